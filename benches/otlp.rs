@@ -1,8 +1,8 @@
 //! OTLP at the agent as it runs (`jumpseat serve`, span metrics on, its log on disk as by default): processor time of all its
 //! threads for a span, by the system's account. One connection; requests of 512 spans each, as the SDKs send them: over HTTP as
 //! protobuf, plain and compressed, and as JSON; over gRPC. Once with the log in memory, which shows what the files cost. And for a
-//! data point of a cumulative sum, of 10,000 series with three attributes each, one of a sum of deltas, and one of a new series when there may
-//! be no more.
+//! data point of a cumulative sum, of 10,000 series with three attributes each, one of a sum of deltas, also with starts that are kept and
+//! with none, and one of a new series when there may be no more.
 //!
 //! Against it, in the same run: `prost` decoding the same requests into the official types of `opentelemetry-proto`, without socket,
 //! HTTP or records; that is the least any collector does whose decoder is generated.
@@ -200,6 +200,17 @@ fn points(
     }
 }
 
+/// The same request of points that do not tell when they began.
+fn without_start(mut request: ExportMetricsServiceRequest) -> ExportMetricsServiceRequest {
+    let scopes = request.resource_metrics.iter_mut().flat_map(|resource| &mut resource.scope_metrics);
+    for metric in scopes.flat_map(|scope| &mut scope.metrics) {
+        if let Some(metric::Data::Sum(sum)) = &mut metric.data {
+            sum.data_points.iter_mut().for_each(|point| point.start_time_unix_nano = 0);
+        }
+    }
+    request
+}
+
 fn main() {
     // Of the present: those of another year would be counted as such.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
@@ -215,29 +226,40 @@ fn main() {
     };
     let samples = sums(SERIES, AggregationTemporality::Cumulative);
     let deltas = sums(SERIES, AggregationTemporality::Delta);
+    let without_starts: Vec<Vec<u8>> = (0..REQUESTS)
+        .map(|number| {
+            without_start(points(number, now, SERIES, AggregationTemporality::Delta)).encode_to_vec()
+        })
+        .collect();
     let beyond = sums(u64::MAX, AggregationTemporality::Cumulative);
     let few = format!("[series]\nmax_per_metric = {SERIES}\n");
-    let [plain, memory, gzip, json, grpc, floor, taken, added, refused, points_floor] = race(
-        rounds(10),
-        [
-            &mut || agent("", SPANS_IN, |http, _| post(http, TRACES, &bodies, protobuf)),
-            &mut || {
-                agent("[log]\ndir = \"memory\"\n", SPANS_IN, |http, _| post(http, TRACES, &bodies, protobuf))
-            },
-            &mut || agent("", SPANS_IN, |http, _| post(http, TRACES, &zipped, &compressed)),
-            &mut || {
-                agent("", SPANS_IN, |http, _| {
-                    post(http, TRACES, &jsons, "Content-Type: application/json\r\n")
-                })
-            },
-            &mut || agent("", SPANS_IN, |_, grpc| call(grpc, &bodies)),
-            &mut || prost::<ExportTraceServiceRequest>(&bodies),
-            &mut || agent(&few, POINTS_IN, |http, _| post(http, METRICS, &samples, protobuf)),
-            &mut || agent(&few, POINTS_IN, |http, _| post(http, METRICS, &deltas, protobuf)),
-            &mut || agent(&few, POINTS_IN, |http, _| post(http, METRICS, &beyond, protobuf)),
-            &mut || prost::<ExportMetricsServiceRequest>(&samples),
-        ],
-    );
+    let keeping = format!("{few}starts = true\n");
+    let [plain, memory, gzip, json, grpc, floor, taken, added, with_starts, startless, refused, points_floor] =
+        race(
+            rounds(10),
+            [
+                &mut || agent("", SPANS_IN, |http, _| post(http, TRACES, &bodies, protobuf)),
+                &mut || {
+                    agent("[log]\ndir = \"memory\"\n", SPANS_IN, |http, _| {
+                        post(http, TRACES, &bodies, protobuf)
+                    })
+                },
+                &mut || agent("", SPANS_IN, |http, _| post(http, TRACES, &zipped, &compressed)),
+                &mut || {
+                    agent("", SPANS_IN, |http, _| {
+                        post(http, TRACES, &jsons, "Content-Type: application/json\r\n")
+                    })
+                },
+                &mut || agent("", SPANS_IN, |_, grpc| call(grpc, &bodies)),
+                &mut || prost::<ExportTraceServiceRequest>(&bodies),
+                &mut || agent(&few, POINTS_IN, |http, _| post(http, METRICS, &samples, protobuf)),
+                &mut || agent(&few, POINTS_IN, |http, _| post(http, METRICS, &deltas, protobuf)),
+                &mut || agent(&keeping, POINTS_IN, |http, _| post(http, METRICS, &deltas, protobuf)),
+                &mut || agent(&keeping, POINTS_IN, |http, _| post(http, METRICS, &without_starts, protobuf)),
+                &mut || agent(&few, POINTS_IN, |http, _| post(http, METRICS, &beyond, protobuf)),
+                &mut || prost::<ExportMetricsServiceRequest>(&samples),
+            ],
+        );
     let spans = (SPANS * REQUESTS) as f64;
     let rate = |times: &Times| Figure::rate(times, spans, "spans/s on a core");
     let each = |bodies: &[Vec<u8>]| bodies.iter().map(Vec::len).sum::<usize>() as u64 / (SPANS * REQUESTS);
@@ -261,6 +283,10 @@ fn main() {
         .goal(Goal::AtLeast(POINTS_GOAL))
         .print();
     row("the same as deltas, which are added up".to_owned(), &added).goal(Goal::AtLeast(POINTS_GOAL)).print();
+    row("the same deltas, starts kept".to_owned(), &with_starts).goal(Goal::AtLeast(POINTS_GOAL)).print();
+    row("the same deltas, starts kept where points have none".to_owned(), &startless)
+        .goal(Goal::AtLeast(POINTS_GOAL))
+        .print();
     row(format!("the same, each point of a new series, {SERIES} of {} taken", POINTS * REQUESTS), &refused)
         .print();
 }

@@ -99,6 +99,58 @@ fn an_export_that_fails_leaves_what_was_there() {
     assert_eq!(fs::read_to_string(&lake).expect("it is there"), "not a directory");
 }
 
+/// Copies an archive, its volume unpacked. Its base name, and the volume.
+fn unpacked(dir: &Path, name: &str) -> (String, PathBuf) {
+    let base = dir.join(name).display().to_string();
+    for suffix in [".index", ".meta"] {
+        fs::copy(format!("{}{suffix}", archive(name)), format!("{base}{suffix}")).expect("it can be copied");
+    }
+    let packed = fs::File::open(format!("{}.0.bz2", archive(name))).expect("there is a volume");
+    let volume = PathBuf::from(format!("{base}.0"));
+    let mut unpacked = fs::File::create(&volume).expect("writable");
+    std::io::copy(&mut bzip2::read::BzDecoder::new(packed), &mut unpacked).expect("it can be unpacked");
+    (base, volume)
+}
+
+/// The files of a lake, with what is in them.
+fn contents(lake: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    files(lake).into_iter().map(|path| (path.clone(), fs::read(path).expect("readable"))).collect()
+}
+
+#[test]
+fn an_archive_that_cannot_be_read_on_leaves_what_was_there() {
+    let dir = temp_dir();
+    let lake = dir.path().join("lake");
+    let (base, volume) = unpacked(dir.path(), "20130706");
+    let lake_name = lake.display().to_string();
+    let words = ["-a", &base, "--parquet", &lake_name, "disk.dev", "kernel.all"];
+    export(words).ok();
+    let before = contents(&lake);
+    let mut bytes = fs::read(&volume).expect("readable");
+    // In the first day, of which less would be there.
+    let at = bytes.len() / 16;
+    bytes[at..at + 4096].fill(0xff);
+    fs::write(&volume, bytes).expect("writable");
+    let said = export(words).fails(1);
+    assert!(said.contains("jumpseat check --repair"), "{said}");
+    assert!(contents(&lake) == before, "every file is as it was");
+}
+
+#[test]
+fn a_table_that_cannot_be_written_leaves_those_of_the_same_day() {
+    let dir = temp_dir();
+    let lake = dir.path().join("lake");
+    let (lake_name, archive) = (lake.display().to_string(), archive("20130706"));
+    export(["-a", &archive, "--parquet", &lake_name, "disk.dev", "kernel.all"]).ok();
+    let in_the_way = lake.join("mem.util");
+    fs::write(&in_the_way, "no directory").expect("writable");
+    let before = contents(&lake);
+    let fewer = ["-a", &archive, "--parquet", &lake_name, "disk.dev.read", "kernel.all.load", "mem.util"];
+    let said = export(fewer).fails(1);
+    assert!(said.contains("mem.util"), "{said}");
+    assert!(contents(&lake) == before, "every file is as it was");
+}
+
 #[test]
 fn a_bucket_of_s3_gets_the_same_files() {
     let dir = temp_dir();

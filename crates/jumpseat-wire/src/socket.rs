@@ -45,17 +45,25 @@ fn variable(name: &str) -> Option<OsString> {
 }
 
 fn run_dir(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+    let said = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let of_conf = || {
-        let root = || variable("PCP_DIR").map_or_else(|| PathBuf::from("/"), PathBuf::from);
-        let file = variable("PCP_CONF").map_or_else(|| root().join("etc/pcp.conf"), PathBuf::from);
-        let text = fs::read_to_string(file).ok()?;
-        // As libpcp has it: the first one counts.
-        let value = text.lines().find_map(|line| line.strip_prefix("PCP_RUN_DIR="))?;
-        Some(value.trim_end().trim_matches(['"', '\'']).to_owned())
-            .filter(|value| !value.is_empty())
-            .map(OsString::from)
+        let root = || said("PCP_DIR").unwrap_or_else(|| PathBuf::from("/"));
+        let file = said("PCP_CONF").unwrap_or_else(|| root().join("etc/pcp.conf"));
+        in_conf(&fs::read_to_string(file).ok()?).map(PathBuf::from)
     };
-    variable("PCP_RUN_DIR").or_else(of_conf).map_or_else(|| PathBuf::from("/run/pcp"), PathBuf::from)
+    said("PCP_RUN_DIR").or_else(of_conf).unwrap_or_else(|| PathBuf::from("/run/pcp"))
+}
+
+/// The directory in the text of `pcp.conf`, by the rules of `pcp_files::settings`: the first that is not empty counts, without one
+/// pair of quotes around it and blanks behind it.
+fn in_conf(text: &str) -> Option<&str> {
+    let values = text.lines().filter_map(|line| line.strip_prefix("PCP_RUN_DIR="));
+    values.map(|value| unquoted(value.trim_end())).find(|value| !value.is_empty())
+}
+
+fn unquoted(text: &str) -> &str {
+    let without = |quote| text.strip_prefix(quote)?.strip_suffix(quote);
+    without('"').or_else(|| without('\'')).unwrap_or(text)
 }
 
 /// Whether this user made what is at the path. Anyone may have put a socket into the directory for
@@ -100,5 +108,29 @@ mod tests {
             Path::new("/mine")
         );
         assert_eq!(with(&[("PCP_CONF", &none)]), Path::new("/run/pcp"));
+        let empty = Path::new("");
+        assert_eq!(
+            with(&[root, ("PCP_CONF", empty), ("PCP_RUN_DIR", empty)]),
+            Path::new("/var/run/pcp"),
+            "what is empty is none"
+        );
+    }
+
+    /// The same cases as in the tests of `pcp_files::settings`.
+    #[test]
+    fn a_directory_is_read_by_the_same_rules_as_elsewhere() {
+        for (text, expected) in [
+            ("PCP_RUN_DIR=/run/a \n", Some("/run/a")),
+            ("PCP_RUN_DIR=\"/run/a b\"\n", Some("/run/a b")),
+            ("PCP_RUN_DIR='/run/a'", Some("/run/a")),
+            ("PCP_RUN_DIR=\"'/run/a'\"", Some("'/run/a'")),
+            ("PCP_RUN_DIR=\"/run/a'", Some("\"/run/a'")),
+            ("PCP_RUN_DIR=/run/a\"\"", Some("/run/a\"\"")),
+            ("PCP_RUN_DIR=\nPCP_RUN_DIR=\"\"\nPCP_RUN_DIR=/run/b\nPCP_RUN_DIR=/run/c\n", Some("/run/b")),
+            ("#PCP_RUN_DIR=/run/a\n PCP_RUN_DIR=/run/b\nPCP_RUN_DIR =/run/c\nPCP_RUN_DIRS=/run/d\n", None),
+            ("", None),
+        ] {
+            assert_eq!(in_conf(text), expected, "{text}");
+        }
     }
 }

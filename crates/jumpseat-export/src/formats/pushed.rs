@@ -137,8 +137,8 @@ impl Exemplar {
             match (name, hexadecimal(text)) {
                 ("trace_id", Some(id)) if id.len() == 16 => exemplar.trace_id = id,
                 ("span_id", Some(id)) if id.len() == 8 => exemplar.span_id = id,
-                // An exemplar without a span.
-                _ if text.is_empty() => {}
+                // An exemplar without a trace, or a span.
+                ("trace_id" | "span_id", _) if text.is_empty() => {}
                 _ => exemplar.attributes.push((plain(name), plain(text))),
             }
         }
@@ -146,7 +146,8 @@ impl Exemplar {
     }
 }
 
-/// What was escaped. In archives of before there were escapes it is what it is.
+/// What was escaped; what escapes cannot have made is as it was. Archives do not tell whether their agent had escapes: what could be
+/// escaped is taken for it.
 fn plain(text: &str) -> String {
     series::unescape(text).unwrap_or_else(|| text.to_owned())
 }
@@ -606,11 +607,13 @@ pub(crate) mod tests {
         assert_eq!((scraped.time, scraped.trace_id.len()), (1_605_281_325_500_000_000, 0));
         let told: Vec<&str> = scraped.attributes.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(told, ["trace_id", "user"], "what is no id of a trace is not taken for one");
-        let escaped = Exemplar::parse(b"us%20er=ann%20b%3d%0a%25 old=100% value=1.0").expect("one");
+        let escaped =
+            Exemplar::parse(b"us%20er=ann%20b%3d%0a%25 old=100% route=/a%20b empty= span_id= value=1.0")
+                .expect("one");
         assert_eq!(escaped.value, Number::Double(1.0));
         let told: Vec<(&str, &str)> =
             escaped.attributes.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        assert_eq!(told, [("us er", "ann b=\n%"), ("old", "100%")]);
+        assert_eq!(told, [("us er", "ann b=\n%"), ("old", "100%"), ("route", "/a b"), ("empty", "")]);
         assert_eq!(Exemplar::parse(b"value=1").map(|one| (one.time, one.value)), Some((0, Number::I64(1))));
         for wrong in [
             "",

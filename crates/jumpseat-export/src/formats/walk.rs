@@ -57,12 +57,20 @@ pub trait Format {
     /// # Errors
     /// Why the rest cannot be written.
     fn finish(&mut self, source: &mut Source) -> Result<(), ExportError>;
+
+    /// Takes the end where the source cannot be read on: what is exported is whole up to there.
+    ///
+    /// # Errors
+    /// As [`Format::finish`].
+    fn cut_short(&mut self, source: &mut Source) -> Result<(), ExportError> {
+        self.finish(source)
+    }
 }
 
 /// Gives all samples that are asked for to a format. How many they were.
 ///
 /// # Errors
-/// Those of reading and writing. What cannot be read on ends the export, whole up to there.
+/// Those of reading and writing. What cannot be read on ends the export ([`Format::cut_short`]).
 pub fn walk(args: &ExportArgs, source: &mut Source, format: &mut dyn Format) -> Result<u64, ExportError> {
     let mut steps = Steps::new(args, source)?;
     let limit = args.samples.unwrap_or(u64::MAX);
@@ -87,8 +95,10 @@ pub fn walk(args: &ExportArgs, source: &mut Source, format: &mut dyn Format) -> 
             count += 1;
         }
     }
-    format.finish(source)?;
-    ended.map(|()| count)
+    match ended {
+        Ok(()) => format.finish(source).map(|()| count),
+        Err(error) => format.cut_short(source).and(Err(error)),
+    }
 }
 
 /// Goes from sample to sample.

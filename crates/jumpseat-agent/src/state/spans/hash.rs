@@ -27,6 +27,12 @@ impl HashKeys {
         HashKeys { words: (0..words).map(number).collect(), add: number(words) }
     }
 
+    /// With which all hashes are the same.
+    #[cfg(test)]
+    pub(super) fn colliding(most: usize) -> HashKeys {
+        HashKeys { words: vec![0; 1 + most.div_ceil(WORD)].into(), add: 0 }
+    }
+
     /// The hash of a number.
     #[inline]
     pub(super) fn number(&self, number: u64) -> u64 {

@@ -9,7 +9,7 @@
 //!
 //! A metric is a column of its own type, as engines want it: narrow tables of (name, value) pairs would keep every number as a
 //! double, and be several times as large. `column`: values until they are written. `stage`: their way there. `table`: rows of samples. `events`: of
-//! records and spans. `writer`: the threads that encode. `store`: directories and buckets.
+//! records and spans. `writer`: the threads that encode; `meeting`: where they wait for each other. `store`: directories and buckets.
 //!
 //! **Bounded:** a table is written when it has [`ROWS`] rows or [`CELLS`] values; all tables together hold [`ALL_CELLS`], beyond which the
 //! fullest of them are written, [`AT_ONCE`]. Within them text is kept once.
@@ -18,6 +18,7 @@
 
 mod column;
 mod events;
+mod meeting;
 mod stage;
 mod store;
 mod table;
@@ -43,7 +44,7 @@ use events::Events;
 use stage::Stage;
 use store::Store;
 use table::Table;
-use writer::Writer;
+use writer::{Bounds, Writer};
 
 /// Rows of a row group.
 const ROWS: usize = 1 << 17;
@@ -57,6 +58,17 @@ const ALL_CELLS: usize = 1 << 23;
 /// Values that are handed over when there are as many: some tables' only, so that they are encoded while all are filled again.
 const AT_ONCE: usize = 1 << 21;
 
+/// How much is kept until it is handed over.
+#[derive(Clone, Copy)]
+struct Limits {
+    rows: usize,
+    cells: usize,
+    all_cells: usize,
+    at_once: usize,
+}
+
+const LIMITS: Limits = Limits { rows: ROWS, cells: CELLS, all_cells: ALL_CELLS, at_once: AT_ONCE };
+
 /// The table of what there is.
 const CATALOG: &str = "pcp.metrics";
 
@@ -65,6 +77,8 @@ pub(crate) struct Lake {
     store: Store,
     /// The name of files.
     name: String,
+    limits: Limits,
+    bounds: Bounds,
     /// From the first sample on.
     writer: Option<Writer>,
     /// The day that is being written, in days since 1970.
@@ -136,6 +150,8 @@ impl Lake {
         let lake = Lake {
             store,
             name,
+            limits: LIMITS,
+            bounds: Bounds::of_machine(),
             writer: None,
             day: 0,
             tables,
@@ -160,7 +176,10 @@ impl Lake {
         let date = date.split('T').next().unwrap_or_default().to_owned();
         match &mut self.writer {
             Some(writer) => writer.day(&date)?,
-            None => self.writer = Some(Writer::start(&self.store, &source.host, &self.name, &date)),
+            None => {
+                let writer = Writer::start(&self.store, &source.host, &self.name, &date, self.bounds);
+                self.writer = Some(writer);
+            }
         }
         self.day = day;
         let catalog = self.catalog(source).map_err(unfit(CATALOG))?;
@@ -213,16 +232,17 @@ impl Lake {
 
     /// Hands over what has become long.
     fn relieve(&mut self) -> Result<(), ExportError> {
+        let limits = self.limits;
         let (mut all, mut long) = (0, false);
         for (rows, cells) in self.sizes() {
             all += cells;
-            long |= rows >= ROWS || cells >= CELLS;
+            long |= rows >= limits.rows || cells >= limits.cells;
         }
-        if all >= ALL_CELLS {
-            let least = least_of_fullest(self.sizes().map(|(_, cells)| cells).collect());
-            return self.flush(least, AT_ONCE);
+        if all >= limits.all_cells {
+            let sizes = self.sizes().map(|(_, cells)| cells).collect();
+            return self.flush(least_of_fullest(sizes, limits.at_once), limits.at_once);
         }
-        if long { self.flush(CELLS.min(ROWS), usize::MAX) } else { Ok(()) }
+        if long { self.flush(limits.cells.min(limits.rows), usize::MAX) } else { Ok(()) }
     }
 
     /// What there is: a row for each metric.
@@ -318,15 +338,28 @@ impl Format for Lake {
         self.events.iter().for_each(Events::finish);
         self.writer.as_mut().map_or(Ok(()), Writer::finish)
     }
+
+    fn cut_short(&mut self, source: &mut Source) -> Result<(), ExportError> {
+        // What is live has files of its own.
+        if !source.is_archive() {
+            return self.finish(source);
+        }
+        complain!(
+            "{NAME}: files of the day that cannot be read on are not written, what was there stays: \
+             `jumpseat check --repair OUT ARCHIVE` writes anew what is whole, which can be exported, or end before (-T)"
+        );
+        self.writer = None;
+        Ok(())
+    }
 }
 
-/// How many values the least of those tables has that come to [`AT_ONCE`] together, the fullest first.
-fn least_of_fullest(mut sizes: Vec<usize>) -> usize {
+/// How many values the least of those tables has that come to `at_once` together, the fullest first.
+fn least_of_fullest(mut sizes: Vec<usize>, at_once: usize) -> usize {
     sizes.sort_unstable_by(|one, other| other.cmp(one));
     let mut sum = 0;
     let last = sizes.iter().find(|cells| {
         sum += **cells;
-        sum >= AT_ONCE
+        sum >= at_once
     });
     last.copied().unwrap_or(0)
 }
@@ -343,13 +376,104 @@ fn compact(time: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::{TimestampMicrosecondType, UInt64Type};
+    use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+    use pcp_archive::{ArchiveWriter, LabelInfo, WriteOptions};
+    use pcp_client::Fetched;
+    use pcp_model::{Desc, PM_IN_NULL, Pmid, Semantics, Units, Value};
+
     use super::*;
+    use crate::formats::walk::walk;
 
     #[test]
     fn the_fullest_tables_go_first() {
+        let least_of_fullest = |sizes| least_of_fullest(sizes, AT_ONCE);
         assert_eq!(least_of_fullest(vec![10, AT_ONCE - 1, 7, 30]), 30);
         assert_eq!(least_of_fullest(vec![10, AT_ONCE, 7]), AT_ONCE);
         assert_eq!(least_of_fullest(vec![1, 2, 3]), 0);
         assert_eq!(least_of_fullest(vec![AT_ONCE / 8; 100]), AT_ONCE / 8);
+    }
+
+    const SAMPLES: u64 = 3_000;
+    /// Over midnight.
+    const START: i64 = 1_700_000_000;
+
+    /// An archive of seven tables with six metrics each, a sample every ten seconds. Its base name.
+    fn archive(dir: &Path) -> String {
+        let base = dir.join("made");
+        let label = LabelInfo { host: "web1".into(), zone: "UTC".into(), ..LabelInfo::default() };
+        let mut archive = ArchiveWriter::create(&base, label, WriteOptions::default()).expect("new");
+        let pmid = |n: u32| Pmid::new(60, 0, n as u16);
+        for n in 0..42 {
+            let (value_type, semantics) = (ValueType::U64, Semantics::Counter);
+            let desc = Desc { pmid: pmid(n), value_type, indom: InDom::NULL, semantics, units: Units::COUNT };
+            archive.desc(&desc, &[format!("made.group{}.metric{n}", n / 6)]).expect("described once");
+        }
+        let mut values = Fetched::new();
+        for sample in 0..SAMPLES {
+            values.clear();
+            values.timestamp = Timestamp::new(START + sample as i64 * 10, 0);
+            for n in 0..42 {
+                values.begin_set(pmid(n));
+                values.push_value(PM_IN_NULL, &Value::U64(sample * u64::from(n))).expect("of one type");
+                values.end_set();
+            }
+            archive.result(&values).expect("the disk has room");
+        }
+        archive.flush().expect("the disk has room");
+        base.display().to_string()
+    }
+
+    /// The times of a table's rows and the values of one of its metrics, over both days.
+    fn rows(table: &Path, metric: &str) -> Vec<(i64, u64)> {
+        let mut rows = Vec::new();
+        for day in ["2023-11-14", "2023-11-15"] {
+            let dir = table.join("host=web1").join(format!("date={day}"));
+            let mut files = fs::read_dir(dir).expect("there is the day").flatten();
+            let file = fs::File::open(files.next().expect("a file").path()).expect("readable");
+            assert!(files.next().is_none(), "one part");
+            let reader = ParquetRecordBatchReaderBuilder::try_new(file).expect("a whole file").build();
+            for batch in reader.expect("readable") {
+                let batch = batch.expect("readable");
+                let times =
+                    batch.column_by_name("time").expect("there").as_primitive::<TimestampMicrosecondType>();
+                let values = batch.column_by_name(metric).expect("there").as_primitive::<UInt64Type>();
+                rows.extend(times.values().iter().copied().zip(values.values().iter().copied()));
+            }
+        }
+        rows
+    }
+
+    #[test]
+    fn tables_that_go_out_in_many_portions_have_every_row_in_order_of_time() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (archive, lake) = (archive(dir.path()), dir.path().join("lake"));
+        let target = lake.display().to_string();
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: ExportArgs,
+        }
+        let line = ["export", "-a", &archive, "--parquet", &target, "made"];
+        let Line { args } = <Line as clap::Parser>::parse_from(line);
+        // By rows, and by values of the fullest tables.
+        for (rows_at_once, all_cells) in [(37, 1 << 20), (1 << 20, 600)] {
+            let mut source = Source::open(&args).expect("it is there");
+            let mut made = Lake::new(&target, &args, &mut source).expect("a new one");
+            made.limits = Limits { rows: rows_at_once, cells: 1 << 20, all_cells, at_once: 200 };
+            made.bounds = Bounds { threads: 4, ahead: 1 << 12, held: 1 << 12 };
+            assert_eq!(walk(&args, &mut source, &mut made).expect("it is exported"), SAMPLES);
+            for n in 0..42 {
+                let table = lake.join(format!("made.group{}", n / 6));
+                let rows = rows(&table, &format!("made.group{}.metric{n}", n / 6));
+                let expected = (0..SAMPLES).map(|at| ((START + at as i64 * 10) * 1_000_000, at * n));
+                assert!(rows.into_iter().eq(expected), "metric{n}, {rows_at_once} rows at once");
+            }
+            fs::remove_dir_all(&lake).expect("it is there");
+        }
     }
 }

@@ -148,6 +148,13 @@ impl Sink {
         Ok(())
     }
 
+    /// Makes the directory that it will be in.
+    pub(super) fn prepare(&self) -> Result<(), ExportError> {
+        let Store::Local(dir) = &self.store else { return Ok(()) };
+        let path = dir.join(&self.path);
+        path.parent().map_or(Ok(()), fs::create_dir_all).map_err(ExportError::write(&path))
+    }
+
     /// Gives it its name.
     pub(super) fn finish(mut self) -> Result<(), ExportError> {
         if let Store::S3(bucket) = &self.store {

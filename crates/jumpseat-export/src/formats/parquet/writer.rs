@@ -7,9 +7,12 @@
 //! `NAME` is that of the archive's start, so that a second export of an archive takes the place of the first. A table whose columns
 //! have become more goes on in a further part; parts that an earlier export had and this one has not are removed.
 //!
-//! **Invariant:** all rows of a table go to the same thread, so that they are in its file in their order.
+//! **Invariant:** all rows of a table go to the same thread, so that they are in its file in their order. A file gets its name, and takes
+//! the place of an earlier export's, only when all files of its day are encoded to their ends: if one thread fails, or who reads
+//! does, and so the writer is dropped, what was there stays as it was.
 //!
-//! **Bounded:** rows that wait for all threads, and those that they encode, have [`AHEAD`] bytes, or are one portion; encoded bytes beyond [`HELD`] of all of them go to the disk, the longest file first.
+//! **Bounded:** rows that wait for all threads, and those that they encode, have [`AHEAD`] bytes, or are one portion; encoded bytes beyond
+//! [`HELD`] of all of them go to the disk, the longest file first.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,6 +28,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use rustc_hash::FxHashMap;
 
+use super::meeting::{Meeting, Member};
 use super::store::{Sink, Store};
 use crate::formats::error::ExportError;
 
@@ -36,6 +40,24 @@ const AHEAD: usize = 32 << 20;
 
 /// Encoded bytes in memory, of all threads.
 const HELD: usize = 64 << 20;
+
+/// How many threads, and how much they may hold.
+#[derive(Clone, Copy)]
+pub(super) struct Bounds {
+    pub threads: usize,
+    /// Bytes of rows that are not yet encoded.
+    pub ahead: usize,
+    /// Encoded bytes.
+    pub held: usize,
+}
+
+impl Bounds {
+    /// A thread for each processor.
+    pub(super) fn of_machine() -> Bounds {
+        let threads = available_parallelism().map_or(1, usize::from).min(THREADS);
+        Bounds { threads, ahead: AHEAD, held: HELD }
+    }
+}
 
 /// Hands portions to the threads.
 pub(super) struct Writer {
@@ -58,14 +80,17 @@ enum Message {
         /// Its room, until it is encoded, or dropped as its thread has ended.
         place: Place,
     },
-    /// Files of the day are whole. The next day's.
+    /// All rows of the day are there. The next day.
     Day(String),
+    /// All rows are there. A channel that closes without it is that of an export that has failed.
+    End,
 }
 
 impl Writer {
-    /// Threads that write files of a host, by a name, below a store: one for each processor.
-    pub(super) fn start(store: &Store, host: &str, name: &str, day: &str) -> Writer {
-        let number = available_parallelism().map_or(1, usize::from).min(THREADS);
+    /// Threads that write files of a host, by a name, below a store.
+    pub(super) fn start(store: &Store, host: &str, name: &str, day: &str, bounds: Bounds) -> Writer {
+        let number = bounds.threads.max(1);
+        let meeting = Meeting::of(number);
         let encoder = |_| {
             let (sender, receiver) = channel();
             let files = Files {
@@ -73,13 +98,15 @@ impl Writer {
                 host: escaped(host),
                 name: name.to_owned(),
                 day: day.to_owned(),
-                most: HELD / number,
+                most: bounds.held / number,
                 open: BTreeMap::new(),
+                encoded: Vec::new(),
             };
-            Encoder { sender, thread: std::thread::spawn(move || files.run(receiver)) }
+            let member = Member::new(&meeting);
+            Encoder { sender, thread: std::thread::spawn(move || files.run(&receiver, &member)) }
         };
         let encoders = (0..number).map(encoder).collect();
-        Writer { encoders, tables: FxHashMap::default(), room: Arc::default() }
+        Writer { encoders, tables: FxHashMap::default(), room: Room::of(bounds.ahead) }
     }
 
     /// Hands rows of a table over.
@@ -96,32 +123,55 @@ impl Writer {
         (0..self.encoders.len()).try_for_each(|at| self.send(at, Message::Day(next.to_owned())))
     }
 
-    /// Waits until all is written.
+    /// Ends the last day, and waits until all is written.
     pub(super) fn finish(&mut self) -> Result<(), ExportError> {
-        let mut written = Ok(());
-        // All senders go before the first thread is waited for.
-        let threads: Vec<_> = self.encoders.drain(..).map(|encoder| encoder.thread).collect();
-        for thread in threads {
-            match thread.join() {
-                Ok(own) => written = written.and(own),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        written
+        (0..self.encoders.len()).try_for_each(|at| self.send(at, Message::End))?;
+        self.join()
     }
 
     fn send(&mut self, at: usize, message: Message) -> Result<(), ExportError> {
         match self.encoders.get(at).map(|encoder| encoder.sender.send(message)) {
             Some(Ok(())) => Ok(()),
-            // It has ended, which it does because of an error only.
-            _ => self.finish(),
+            // It has ended, which it does because of its own error or another's.
+            _ => self.join(),
+        }
+    }
+
+    /// Waits for all threads. The error of the first that has one.
+    fn join(&mut self) -> Result<(), ExportError> {
+        let mut written = Ok(());
+        let mut panicked = None;
+        for thread in self.leave() {
+            match thread.join() {
+                Ok(own) => written = written.and(own),
+                Err(panic) => panicked = panicked.or(Some(panic)),
+            }
+        }
+        match panicked {
+            Some(panic) => std::panic::resume_unwind(panic),
+            None => written,
+        }
+    }
+
+    /// Closes all channels, before the first thread is waited for.
+    fn leave(&mut self) -> Vec<JoinHandle<Result<(), ExportError>>> {
+        self.encoders.drain(..).map(|encoder| encoder.thread).collect()
+    }
+}
+
+impl Drop for Writer {
+    /// Files that are not whole are gone before the program is.
+    fn drop(&mut self) {
+        for thread in self.leave() {
+            // There is an error to tell already.
+            let _ = thread.join();
         }
     }
 }
 
 /// How many bytes of rows are handed over and not yet encoded.
-#[derive(Default)]
 struct Room {
+    most: usize,
     used: Mutex<usize>,
     freed: Condvar,
 }
@@ -133,10 +183,14 @@ struct Place {
 }
 
 impl Room {
+    fn of(most: usize) -> Arc<Room> {
+        Arc::new(Room { most, used: Mutex::default(), freed: Condvar::new() })
+    }
+
     /// Waits until there is room for so many; what is larger than all room is alone in it.
     fn take(room: &Arc<Room>, bytes: usize) -> Place {
         let used = room.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_full = |used: &mut usize| *used > 0 && used.saturating_add(bytes) > AHEAD;
+        let is_full = |used: &mut usize| *used > 0 && used.saturating_add(bytes) > room.most;
         let mut used = room.freed.wait_while(used, is_full).unwrap_or_else(PoisonError::into_inner);
         *used += bytes;
         Place { room: Arc::clone(room), bytes }
@@ -161,6 +215,15 @@ struct Files {
     /// Encoded bytes in memory.
     most: usize,
     open: BTreeMap<Arc<str>, Table>,
+    /// Parts of the day that wait for their names.
+    encoded: Vec<Part>,
+}
+
+/// A part of a table that is encoded to its end.
+struct Part {
+    table: Arc<str>,
+    part: usize,
+    sink: Sink,
 }
 
 /// The parts of a table.
@@ -172,7 +235,8 @@ struct Table {
 }
 
 impl Files {
-    fn run(mut self, receiver: Receiver<Message>) -> Result<(), ExportError> {
+    /// Takes portions to their files until the end, or until one of all threads fails.
+    fn run(mut self, receiver: &Receiver<Message>, member: &Member) -> Result<(), ExportError> {
         while let Ok(message) = receiver.recv() {
             match message {
                 Message::Rows { table, batch, place } => {
@@ -180,12 +244,21 @@ impl Files {
                     drop(place);
                 }
                 Message::Day(next) => {
-                    self.end()?;
+                    self.encode()?;
+                    if !member.meet() {
+                        return Ok(());
+                    }
+                    self.publish()?;
                     self.day = next;
+                }
+                Message::End => {
+                    self.encode()?;
+                    return if member.meet() { self.publish() } else { Ok(()) };
                 }
             }
         }
-        self.end()
+        // Who reads has failed, or another thread has.
+        Ok(())
     }
 
     fn rows(&mut self, name: &Arc<str>, batch: &RecordBatch) -> Result<(), ExportError> {
@@ -197,7 +270,7 @@ impl Files {
             }
             Some(table) => {
                 let next = table.part + 1;
-                close(name, table)?;
+                self.encoded.push(table.close(name)?);
                 Some(next)
             }
             None => Some(0),
@@ -214,27 +287,49 @@ impl Files {
 
     /// Moves the longest files out of memory while all together are too much.
     fn spill(&mut self) -> Result<(), ExportError> {
-        let mut held: usize = self.open.values().map(|table| table.writer.inner().held()).sum();
+        let open: usize = self.open.values().map(|table| table.writer.inner().held()).sum();
+        let encoded: usize = self.encoded.iter().map(|part| part.sink.held()).sum();
+        let mut held = open + encoded;
         while held > self.most {
-            let Some((name, table)) =
-                self.open.iter_mut().max_by_key(|(_, table)| table.writer.inner().held())
-            else {
-                break;
-            };
-            held -= table.writer.inner().held();
-            // What the writer itself has buffered goes first, lest bytes change their order.
-            table.writer.sync().map_err(ExportError::write(&PathBuf::from(&**name)))?;
-            table.writer.inner_mut().spill().map_err(ExportError::write(&PathBuf::from(&**name)))?;
+            let longest = self.open.iter_mut().max_by_key(|(_, table)| table.writer.inner().held());
+            let whole = self.encoded.iter_mut().max_by_key(|part| part.sink.held());
+            let of_whole = whole.as_ref().map_or(0, |part| part.sink.held());
+            let of_open = longest.as_ref().map_or(0, |(_, table)| table.writer.inner().held());
+            held -= of_whole.max(of_open);
+            match (longest, whole) {
+                (Some((name, table)), _) if of_open >= of_whole => {
+                    // What the writer itself has buffered goes first, lest bytes change their order.
+                    let spilled = table.writer.sync().and_then(|()| table.writer.inner_mut().spill());
+                    spilled.map_err(ExportError::write(&PathBuf::from(&**name)))?;
+                }
+                (_, Some(part)) => {
+                    part.sink.spill().map_err(ExportError::write(&PathBuf::from(&*part.table)))?;
+                }
+                _ => break,
+            }
         }
         Ok(())
     }
 
-    /// Makes all files whole, and removes parts that an earlier export had.
-    fn end(&mut self) -> Result<(), ExportError> {
+    /// Encodes all files of the day to their ends. They have no names yet.
+    fn encode(&mut self) -> Result<(), ExportError> {
         for (name, table) in std::mem::take(&mut self.open) {
-            let mut next = table.part + 1;
-            close(&name, table)?;
-            while self.store.remove(&self.path(&name, next))? {
+            self.encoded.push(table.close(&name)?);
+        }
+        self.encoded.iter().try_for_each(|part| part.sink.prepare())
+    }
+
+    /// Gives the files of the day their names, and removes parts that an earlier export had.
+    fn publish(&mut self) -> Result<(), ExportError> {
+        let mut parts: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+        for Part { table, part, sink } in std::mem::take(&mut self.encoded) {
+            sink.finish()?;
+            let last = parts.entry(table).or_default();
+            *last = part.max(*last);
+        }
+        for (table, last) in parts {
+            let mut next = last + 1;
+            while self.store.remove(&self.path(&table, next))? {
                 next += 1;
             }
         }
@@ -248,9 +343,13 @@ impl Files {
     }
 }
 
-fn close(name: &str, table: Table) -> Result<(), ExportError> {
-    let failed = |error| ExportError::Parquet { path: PathBuf::from(name), error };
-    table.writer.into_inner().map_err(failed)?.finish()
+impl Table {
+    /// Encodes the part that is being written to its end.
+    fn close(self, name: &Arc<str>) -> Result<Part, ExportError> {
+        let failed = |error| ExportError::Parquet { path: PathBuf::from(&**name), error };
+        let sink = self.writer.into_inner().map_err(failed)?;
+        Ok(Part { table: Arc::clone(name), part: self.part, sink })
+    }
 }
 
 /// How columns are encoded: text in dictionaries, whole numbers by their differences, which for counters are small.
@@ -290,6 +389,15 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use arrow_array::cast::AsArray;
+    use arrow_array::{ArrayRef, Int64Array};
+    use arrow_schema::{DataType, Field, Schema};
+    use bytes::Bytes;
+    use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
     use super::*;
 
     #[test]
@@ -305,9 +413,124 @@ mod tests {
         }
     }
 
+    /// A portion of a table: times that go on from one to the next.
+    fn portion(number: usize, rows: usize) -> RecordBatch {
+        batch((number * rows..(number + 1) * rows).map(|time| time as i64).collect())
+    }
+
+    fn batch(times: Vec<i64>) -> RecordBatch {
+        let fields = vec![Field::new("time", DataType::Int64, false)];
+        let columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(times))];
+        RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("as long as each other")
+    }
+
+    /// As many threads as there may be, for little at a time: all have to wait, and to spill.
+    const SMALL: Bounds = Bounds { threads: 4, ahead: 1 << 10, held: 1 << 10 };
+    const TABLES: usize = 7;
+
+    fn names() -> Vec<Arc<str>> {
+        (0..TABLES).map(|table| format!("table{table}").into()).collect()
+    }
+
+    fn start(dir: &Path) -> Writer {
+        Writer::start(&Store::Local(dir.to_owned()), "web1", "a", "2026-11-20", SMALL)
+    }
+
+    /// Hands so many portions of all tables over.
+    fn hand_over(writer: &mut Writer, portions: usize) -> Result<(), ExportError> {
+        (0..portions).try_for_each(|number| {
+            names().iter().try_for_each(|table| writer.rows(table, portion(number, 50)))
+        })
+    }
+
+    /// The files below a directory, with what is in them.
+    fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut found = BTreeMap::new();
+        for entry in fs::read_dir(dir).expect("a directory").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                found.append(&mut files(&path));
+            } else {
+                found.insert(path.clone(), fs::read(&path).expect("readable"));
+            }
+        }
+        found
+    }
+
+    fn times(bytes: Vec<u8>) -> Vec<i64> {
+        let reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(bytes)).expect("a whole file");
+        let batches = reader.build().expect("readable");
+        let of = |batch: RecordBatch| -> Vec<i64> {
+            batch.column(0).as_primitive::<arrow_array::types::Int64Type>().values().to_vec()
+        };
+        batches.flat_map(|batch| of(batch.expect("readable"))).collect()
+    }
+
+    #[test]
+    fn tables_of_several_threads_have_all_rows_in_their_order() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut writer = start(dir.path());
+        hand_over(&mut writer, 40).expect("it goes on");
+        writer.day("2026-11-21").expect("it goes on");
+        hand_over(&mut writer, 3).expect("it goes on");
+        writer.finish().expect("it is written");
+        let files = files(dir.path());
+        assert_eq!(files.len(), 2 * TABLES);
+        for (path, bytes) in files {
+            let rows = if path.display().to_string().contains("date=2026-11-20") { 2_000 } else { 150 };
+            assert!(times(bytes).into_iter().eq(0..rows), "{}", path.display());
+        }
+    }
+
+    /// An earlier export, and then what becomes of its files.
+    #[track_caller]
+    fn leaves_all(then: impl FnOnce(&Path)) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut writer = start(dir.path());
+        hand_over(&mut writer, 3).expect("it goes on");
+        writer.finish().expect("it is written");
+        let stale = dir.path().join("table0/host=web1/date=2026-11-20/a-1.parquet");
+        fs::write(stale, "a further part").expect("writable");
+        let before = files(dir.path());
+        then(dir.path());
+        let after = files(dir.path());
+        assert!(before.keys().eq(after.keys()), "{:?}", after.keys());
+        for (path, bytes) in before {
+            assert_eq!(after[&path], bytes, "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn a_table_that_cannot_be_written_leaves_all_tables_as_they_were() {
+        // When its first portion is spilled, of more than a writer itself buffers, and when all are encoded.
+        let many = (0..20_000_i64).map(|n| n.wrapping_pow(9).rotate_left(17).wrapping_mul(n)).collect();
+        for first in [batch(many), portion(0, 10)] {
+            leaves_all(|dir| {
+                let mut writer = start(dir);
+                let in_the_way = dir.join("table7");
+                fs::write(&in_the_way, "no directory").expect("writable");
+                let written = writer
+                    .rows(&"table7".into(), first)
+                    .and_then(|()| hand_over(&mut writer, 2))
+                    .and_then(|()| writer.finish());
+                let said = written.expect_err("a table has no directory").to_string();
+                assert!(said.contains("table7"), "{said}");
+                fs::remove_file(in_the_way).expect("it is there still");
+            });
+        }
+    }
+
+    #[test]
+    fn who_fails_to_read_leaves_all_tables_as_they_were() {
+        leaves_all(|dir| {
+            let mut writer = start(dir);
+            hand_over(&mut writer, 2).expect("it goes on");
+        });
+    }
+
     #[test]
     fn who_hands_over_waits_for_room_and_what_is_too_large_is_alone() {
-        let room = Arc::new(Room::default());
+        let room = Room::of(AHEAD);
         let large = Room::take(&room, 2 * AHEAD);
         let waiting = std::thread::spawn({
             let room = Arc::clone(&room);

@@ -178,7 +178,7 @@ impl Stream {
                 is_set = group.try_set(self.shape, self.number, point, &mut request.session);
                 if is_set
                     && point.exemplar.is_none()
-                    && !group.needs_start(self.shape, point, &request.session)
+                    && !(group.has_new_start(self.shape, point) && request.session.keeps_starts())
                 {
                     group.keep_start(&mut request.session);
                     group.moved(point);
@@ -656,11 +656,12 @@ impl Group {
         self.start = self.start.max(point.start);
     }
 
-    /// Whether there is a start to be told. Each point of what is delta has one of its own, of which the first one stays.
+    /// Whether there is a start to be told. Each point of what is delta has one of its own, of which the first one stays. What had no
+    /// room counts as told, lest it is tried again with each point.
     #[inline]
-    fn needs_start(&self, shape: Shape, point: &Point, session: &Session<'_>) -> bool {
-        let is_known = if shape.is_delta() { self.told_start.is_some() } else { point.start == self.start };
-        !is_known && session.keeps_starts()
+    fn has_new_start(&self, shape: Shape, point: &Point) -> bool {
+        let is_known = if shape.is_delta() { self.start > 0 } else { point.start == self.start };
+        point.start > 0 && !is_known
     }
 
     /// What has not changed counts as long as the sum does.
@@ -798,5 +799,34 @@ impl Not {
             }
         };
         Refusal::at(at, reason, detail)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_is_told_where_it_is_another_one_and_of_deltas_once() {
+        let delta = Shape::Sum { is_delta: true, is_monotonic: true };
+        let cumulative = Shape::Sum { is_delta: false, is_monotonic: true };
+        // The starts of points, and of which of them the start is told.
+        for (shape, starts, told) in [
+            (delta, [5, 6, 7], [true, false, false]),
+            (delta, [0, 0, 0], [false, false, false]),
+            (delta, [0, 6, 0], [false, true, false]),
+            (cumulative, [5, 5, 7], [true, false, true]),
+            (cumulative, [0, 0, 0], [false, false, false]),
+            (cumulative, [5, 0, 5], [true, false, false]),
+        ] {
+            let mut group = Group::default();
+            let found = starts.map(|start| {
+                let point = Point { start, time: 10, ..Point::default() };
+                let is_new = group.has_new_start(shape, &point);
+                group.moved(&point);
+                is_new
+            });
+            assert_eq!(found, told, "{starts:?}");
+        }
     }
 }

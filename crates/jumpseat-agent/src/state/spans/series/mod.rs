@@ -1,7 +1,7 @@
 //! Spans by source, name and the values of their dimensions: the series.
 //!
-//! A series is known by its key: the span's instance and the values, each with its length; in look-ups by the hash of these, which is
-//! another for others ([`HashKeys`]), so that the key of a span is made only where there is none yet. It has figures at once, and an instance
+//! A series is known by its key: the span's instance and the values, each with its length. It is found by the hash of these
+//! ([`HashKeys`]), and its key is compared with the values where they are: that of a span is made only where there is none yet. It has figures at once, and an instance
 //! as soon as its name is on file ([`Namer`]).
 //!
 //! **Bounds:** `spans.max_series` over all sources, `max_per_source` and `max_per_name` of a table `[[dimensions]]`. When a
@@ -9,7 +9,7 @@
 //! there none, it counts under `(other)` of its span, which has no budget as there is one for each name. What was evicted is
 //! counted, keeps its number on file, and comes back under it, counting from zero.
 //!
-//! **Cost:** of a span of a known series one hash of the key, one look-up, and its figures. Of one that finds no place two look-ups
+//! **Cost:** of a span of a known series one hash of the key, one look-up, one comparison, and its figures. Of one that finds no place two look-ups
 //! more: the series are looked through for idle ones not before the first of them can be.
 
 mod figures;
@@ -164,7 +164,8 @@ impl AllSeries {
         rule.each_value(span.start, span.end, |nth, value| {
             hash = self.hasher.with_text(hash, value_place(nth), value);
         });
-        let at = match self.find(hash.finish()) {
+        let found = self.find(hash.finish(), |key| is_key_of(key, rule, of.span, span));
+        let at = match found {
             Some(at) => at,
             None => {
                 self.key.clear();
@@ -179,10 +180,11 @@ impl AllSeries {
         }
     }
 
-    /// The place of the key with a hash.
+    /// The place of the key with a hash, which keys that differ may have in common.
     #[inline]
-    fn find(&self, hash: u64) -> Option<u32> {
-        self.by_key.find(hash, |(known, _)| *known == hash).map(|(_, at)| *at)
+    fn find(&self, hash: u64, is_it: impl Fn(&[u8]) -> bool) -> Option<u32> {
+        let is_there = |(known, at): &(u64, u32)| *known == hash && is_it(&self.places[*at as usize].key);
+        self.by_key.find(hash, is_there).map(|(_, at)| *at)
     }
 
     /// A place for the key, or that of `(other)`.
@@ -201,7 +203,7 @@ impl AllSeries {
             self.folded += 1;
             self.key.truncate(SPAN);
             self.key.push(OTHER);
-            if let Some(at) = self.find(hash(&self.hasher, &self.key)) {
+            if let Some(at) = self.find(hash(&self.hasher, &self.key), |key| key == self.key) {
                 return at;
             }
         }
@@ -361,6 +363,17 @@ impl AllSeries {
     pub(super) fn iter(&self) -> impl Iterator<Item = &Series> {
         self.places.iter().filter(|series| series.is_there)
     }
+}
+
+/// Whether a key is that of a span, as [`Rule::key`] would make it.
+#[inline]
+fn is_key_of(key: &[u8], rule: &Rule, name: Inst, span: &Ended<'_>) -> bool {
+    let mut rest = key.strip_prefix(&name.to_ne_bytes());
+    rule.each_value(span.start, span.end, |_, value| {
+        let own = rest.and_then(<[u8]>::split_first).filter(|(len, _)| usize::from(**len) == value.len());
+        rest = own.and_then(|(_, behind)| behind.strip_prefix(value));
+    });
+    rest.is_some_and(<[u8]>::is_empty)
 }
 
 /// The hash of a key, the same as that of its span and values.

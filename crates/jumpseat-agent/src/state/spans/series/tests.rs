@@ -103,6 +103,36 @@ fn values_of_both_ends_make_a_series_and_those_of_the_end_hold() {
 }
 
 #[test]
+fn series_whose_hashes_are_the_same_are_told_apart() {
+    let mut bench = bench(5, 10);
+    bench.series.hasher = HashKeys::colliding(HASHED);
+    for now in 1..=2 {
+        for (route, status) in [("", ""), ("a", ""), ("", "a"), ("a", "a"), ("aa", ""), ("b", ""), ("c", "")]
+        {
+            bench.ended(0, &[text(ROUTE, route)], &[text(STATUS, status)], now);
+        }
+        bench.ended(1, &[], &[text(ROUTE, "a")], now);
+    }
+    let (first, second) = (["app/a::", "app/a:a:", "app/a::a", "app/a:a:a", "app/a:aa:"], "app/b:a:");
+    let mut expected: BTreeMap<&str, u64> = first.into_iter().chain([second]).map(|name| (name, 2)).collect();
+    expected.insert("app/a:(other)", 4);
+    assert_eq!(bench.counts(), expected);
+}
+
+#[test]
+fn a_series_of_fewer_dimensions_is_another_one() {
+    let mut bench = bench(10, 10);
+    bench.ended(0, &[], &[], 1);
+    let mut fewer = DimensionsConfig { fields: vec!["route".to_owned()], ..DimensionsConfig::default() };
+    fewer.idle = bench.rule.config.idle;
+    let mut rules = Rules::new(400, vec![fewer], false);
+    rules.add(0, "app");
+    bench.rule = rules.of(0).expect("it matches");
+    bench.ended(0, &[], &[], 2);
+    assert_eq!(bench.counts(), [("app/a::", 1), ("app/a:", 1)].into());
+}
+
+#[test]
 fn values_that_a_name_cannot_have_are_told_apart() {
     let mut bench = bench(10, 10);
     for route in ["GET /x", "GET_/x", "GET\t/x", "a:b", &"x".repeat(300), &format!("{}y", "x".repeat(299))] {
