@@ -258,6 +258,30 @@ fn what_cannot_be_read_and_what_cannot_be_decompressed_differ() {
     assert!(checked.findings.iter().any(|finding| finding.message.starts_with("it cannot be decompressed")));
 }
 
+#[test]
+fn whole_records_in_front_of_a_cut_in_a_compressed_volume_are_all_written() {
+    for (program, suffix) in [("xz", ".0.xz"), ("zstd", ".0.zst"), ("gzip", ".0.gz"), ("bzip2", ".0.bz2")] {
+        let dir = temp_dir();
+        let (base, plain) = (dir.path().join("a"), dir.path().join("plain"));
+        // Numbers that do not compress well, so that the cut is in the middle.
+        counting(&base, u64::MAX, (0..20_000_u32).map(|number| number.wrapping_mul(2_654_435_761)));
+        fs::copy(with(&base, ".meta"), with(&plain, ".meta")).expect("copied");
+        let packed = Command::new(program).arg("-q").arg(with(&base, ".0")).status().expect("installed");
+        assert!(packed.success());
+        let _ = fs::remove_file(with(&base, ".0"));
+        change(&base, suffix, |bytes| bytes.truncate(bytes.len() * 2 / 3));
+        // What the decompressor gives before it complains.
+        let given = Command::new(program).arg("-dcq").arg(with(&base, suffix)).output().expect("installed");
+        assert!(!given.status.success());
+        fs::write(with(&plain, ".0"), given.stdout).expect("writable");
+        let of =
+            |base: &Path| repair(base, &with(base, "-anew"), &mut |_| {}).expect("most is whole").records;
+        let (records, expected) = (of(&base), of(&plain));
+        assert!(records >= expected && expected > 5_000, "{program}: {records} records of {expected}");
+        assert_eq!(check(&base).expect("there").records, records, "{program}");
+    }
+}
+
 /// A record of an instance domain, type and all.
 fn domain(is_change: bool, sec: i64, instances: &[(i32, Option<&[u8]>)]) -> Vec<u8> {
     let mut body = Vec::new();
