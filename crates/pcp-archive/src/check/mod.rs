@@ -11,7 +11,8 @@
 //! missing, or of another archive ([`labels`]), are told of, and the rest is looked at.
 //!
 //! Memory: the metadata (as a reader has it, of records of 1 GiB at most), the last value of each counter, at most 10,000
-//! findings (all are counted), a million entries of the index, and at most 65,536 runs.
+//! findings of each grade (all are counted; in none is more than 256 bytes of a name, so that they take 30 MB at most, and the
+//! name of the file in each), a million entries of the index, at most 65,536 runs, and four readers of files.
 
 mod descriptors;
 mod finding;
@@ -38,7 +39,7 @@ use crate::label::LogLabel;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Checked {
-    /// What is wrong, in the order of the files: the first 10,000.
+    /// What is wrong, in the order of the files: the first 10,000 of each grade.
     pub findings: Vec<Finding>,
     /// How many findings of each kind there are, those of `findings` and all others.
     pub counts: BTreeMap<Kind, u64>,

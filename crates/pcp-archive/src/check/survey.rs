@@ -30,8 +30,8 @@ pub(super) struct Survey {
     /// Records of volumes of another archive.
     pub foreign: u64,
     pub runs: Vec<Run>,
-    /// Whole records in more runs than are kept.
-    pub disordered: u64,
+    /// Whether there are more runs than these.
+    pub has_more_runs: bool,
     /// Bytes of all records.
     pub bytes: u64,
 }
@@ -55,7 +55,7 @@ impl Survey {
             has_foreign_metadata: false,
             foreign: 0,
             runs: Vec::new(),
-            disordered: 0,
+            has_more_runs: false,
             bytes: 0,
         };
         survey.walk(&mut walk);
@@ -99,9 +99,9 @@ impl Survey {
         labels: &mut Labels,
     ) -> Option<u64> {
         let source = labels.reader(Role::Meta, member, &mut walk.findings);
-        if labels.is_foreign(Role::Meta) {
+        if let Some(from) = labels.foreign(Role::Meta) {
             self.has_foreign_metadata = true;
-            walk.frames(member, source, label.len());
+            walk.frames(member, source, from);
             return None;
         }
         let read = source.map(|mut source| self.read_metadata(walk, &mut source, label));
@@ -184,8 +184,8 @@ impl Survey {
             // It is there, with an end that nobody knows.
             ends.volumes.insert(number, u64::MAX);
             let source = labels.reader(Role::Volume(number), member, &mut walk.findings);
-            if labels.is_foreign(Role::Volume(number)) {
-                self.foreign += walk.frames(member, source, label.len());
+            if let Some(from) = labels.foreign(Role::Volume(number)) {
+                self.foreign += walk.frames(member, source, from);
                 course.lose();
                 continue;
             }
@@ -201,8 +201,8 @@ impl Survey {
                 None => course.lose(),
             }
         }
-        let Course { runs, disordered, records, marks, .. } = course;
-        (self.runs, self.disordered) = (runs, disordered);
+        let Course { runs, has_more_runs, records, marks, .. } = course;
+        (self.runs, self.has_more_runs) = (runs, has_more_runs);
         (self.checked.records, self.checked.marks) = (records, marks);
     }
 }
@@ -271,7 +271,7 @@ impl Walk<'_> {
             return Entries::default();
         };
         let source = labels.reader(Role::Index, member, &mut self.findings);
-        let Some(mut source) = source.filter(|_| !labels.is_foreign(Role::Index)) else {
+        let Some(mut source) = source.filter(|_| labels.foreign(Role::Index).is_none()) else {
             return Entries::default();
         };
         match Entries::read(&mut source, label) {

@@ -2,8 +2,8 @@
 //!
 //! The archive written is of version 3, whatever the one read is: stamps of version 2 have their place in it, and so has metadata
 //! of both versions. Values are copied as they are. Cost: two walks over the archive; memory as for [`check`](super::check()),
-//! a batch of metadata ([`metadata`]), and one record. Records out of order are read again and again only as often as
-//! [`values`] says.
+//! a batch of metadata ([`metadata`]), and the readers of [`values`]. Records out of order are read again and again only as often
+//! as [`values`] says.
 
 mod metadata;
 mod values;
@@ -17,6 +17,7 @@ use pcp_files::Workplace;
 use super::Checked;
 use super::finding::Kind;
 use super::survey::Survey;
+use super::volume::MAX_RUNS;
 use crate::error::{ArchiveError, Problem};
 use crate::files::Found;
 use crate::write::{ArchiveWriter, LabelInfo, WriteError, WriteOptions};
@@ -65,8 +66,6 @@ pub enum Loss {
     Undescribed,
     /// Records of which nothing is left without those values.
     Emptied,
-    /// Records in more runs out of order than are followed.
-    Disordered,
     /// Records of instance domains beyond those that are made anew after a loss.
     Domains,
 }
@@ -82,7 +81,6 @@ impl Loss {
             Loss::Foreign => "foreign",
             Loss::Undescribed => "undescribed",
             Loss::Emptied => "emptied",
-            Loss::Disordered => "disordered",
             Loss::Domains => "domains",
         }
     }
@@ -97,7 +95,6 @@ impl Loss {
             Loss::Foreign => "records in volumes of another archive",
             Loss::Undescribed => "values of metrics that are not described",
             Loss::Emptied => "records with such values only",
-            Loss::Disordered => "records that are too far out of order",
             Loss::Domains => "records of instance domains, behind as many as are made anew after a loss",
         }
     }
@@ -134,6 +131,17 @@ pub enum RepairError {
         /// Whether a volume is compressed, so that every step back costs decoding.
         is_packed: bool,
     },
+    /// There are more stretches of records than are followed.
+    #[error(
+        "{}: damage and times that go back cut its records into more than {most} stretches: nothing is written; repair \
+         copies of it with fewer of its volumes", path.display()
+    )]
+    Runs {
+        /// The archive.
+        path: PathBuf,
+        /// How many are followed.
+        most: usize,
+    },
 }
 
 /// What of whole records is left out while they are written.
@@ -155,6 +163,9 @@ pub fn repair(name: &Path, out: &Path, progress: &mut dyn FnMut(u64)) -> Result<
     if survey.metadata.is_empty() {
         return Err(nothing("no metric is described"));
     }
+    if survey.has_more_runs {
+        return Err(RepairError::Runs { path: name.to_owned(), most: MAX_RUNS });
+    }
     let start = survey.runs.iter().map(|run| run.first).min();
     let start = start.ok_or_else(|| nothing("no record of values is whole"))?;
     let info = LabelInfo {
@@ -167,7 +178,7 @@ pub fn repair(name: &Path, out: &Path, progress: &mut dyn FnMut(u64)) -> Result<
     let mut writer = ArchiveWriter::create(place.path().join(WRITTEN), info, WriteOptions::default())?;
     writer.begin(start)?;
     let mut losses = losses(&survey.checked);
-    losses.extend([(Loss::Foreign, survey.foreign), (Loss::Disordered, survey.disordered)]);
+    losses.insert(Loss::Foreign, survey.foreign);
     let metadata = metadata::copy(&survey, &mut writer, &mut losses)?;
     let (records, marks) = values::copy(name, &survey, label.stamp(), &mut writer, &mut losses, progress)?;
     if records == 0 {

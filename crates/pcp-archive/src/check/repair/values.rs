@@ -4,6 +4,10 @@
 //! reader of its own, as long as no more than [`OPEN`] of them interleave. Where more do, readers are closed and opened again,
 //! which costs reading, and in a compressed volume decoding what is in front. So work is bounded: [`MAX_WORK_FACTOR`] times
 //! the archive and [`MAX_WORK`] bytes are read and decoded, and no more.
+//!
+//! Memory: that of [`OPEN`] readers. Each has a window of 256 KiB, or its longest record; of a compressed volume also 16 MiB of
+//! what was decoded, and a decoder, which takes what the file says that it needs (8 MiB by default of `xz` and `zstd`) and
+//! 128 MiB at most: 1.2 GiB for all in the worst case.
 
 use std::collections::BTreeMap;
 use std::path::Path;
