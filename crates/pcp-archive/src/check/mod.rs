@@ -25,6 +25,7 @@ mod values;
 mod volume;
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 pub use finding::{Finding, Grade, Kind};
@@ -75,5 +76,5 @@ impl Checked {
 /// # Errors
 /// That there is no such archive, or the system's while it is looked for.
 pub fn check(name: &Path) -> Result<Checked, ArchiveError> {
-    Survey::of(name, &mut |_| {}).map(|survey| survey.checked)
+    Survey::of(name, &mut |_| ControlFlow::Continue(())).map(|survey| survey.checked)
 }

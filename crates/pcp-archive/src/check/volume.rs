@@ -77,7 +77,9 @@ impl Course {
                     continue;
                 }
             };
-            walk.done(frame.len);
+            if walk.done(frame.len).is_break() {
+                break;
+            }
             places.pass(frame.at);
             places.pass(frame.end());
             let record = match Record::new(source.record(frame)?, stamp, &mut layouts) {

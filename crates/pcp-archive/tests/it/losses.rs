@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -63,7 +64,7 @@ fn change(base: &Path, suffix: &str, change: impl FnOnce(&mut Vec<u8>)) {
 /// Checks and repairs; pmlogcheck says nothing of what is written.
 fn repaired(env: &PcpEnv, base: &Path) -> (Checked, Repaired, PathBuf) {
     let out = with(base, "-anew");
-    let repaired = repair(base, &out, &mut |_| {}).expect("something is whole");
+    let repaired = repair(base, &out, &mut |_| ControlFlow::Continue(())).expect("something is whole");
     let said = env.run("pmlogcheck", ["-w".as_ref(), out.as_os_str()] as [&OsStr; 2]);
     assert_eq!((said.stdout.as_str(), said.stderr.as_str()), ("", ""));
     (check(base).expect("there"), repaired, out)
@@ -129,7 +130,8 @@ fn an_archive_without_its_metadata_or_volumes_is_looked_at() {
     let checked = check(&base).expect("there is something");
     assert_eq!((checked.count(Kind::Missing), checked.records), (1, 1001));
     assert_eq!(checked.findings.len(), 1, "{checked:?}");
-    let error = repair(&base, &with(&base, "-anew"), &mut |_| {}).expect_err("nobody could read it");
+    let error = repair(&base, &with(&base, "-anew"), &mut |_| ControlFlow::Continue(()))
+        .expect_err("nobody could read it");
     assert!(matches!(error, RepairError::Nothing { .. }), "{error}");
     for number in 0..10 {
         fs::remove_file(with(&base, &format!(".{number}"))).expect("there");
@@ -174,7 +176,8 @@ fn an_archive_is_what_most_of_its_files_say() {
     let checked = check(&base).expect("there");
     assert!(checked.findings.iter().any(|finding| finding.file.ends_with("a.meta")), "{checked:?}");
     assert_eq!(checked.count(Kind::Undescribed), 0, "nothing was read that could describe it");
-    let error = repair(&base, &with(&base, "-again"), &mut |_| {}).expect_err("nobody could read it");
+    let error = repair(&base, &with(&base, "-again"), &mut |_| ControlFlow::Continue(()))
+        .expect_err("nobody could read it");
     assert!(error.to_string().contains("its metadata is of another archive"), "{error}");
 }
 
@@ -275,8 +278,11 @@ fn whole_records_in_front_of_a_cut_in_a_compressed_volume_are_all_written() {
         let given = Command::new(program).arg("-dcq").arg(with(&base, suffix)).output().expect("installed");
         assert!(!given.status.success());
         fs::write(with(&plain, ".0"), given.stdout).expect("writable");
-        let of =
-            |base: &Path| repair(base, &with(base, "-anew"), &mut |_| {}).expect("most is whole").records;
+        let of = |base: &Path| {
+            repair(base, &with(base, "-anew"), &mut |_| ControlFlow::Continue(()))
+                .expect("most is whole")
+                .records
+        };
         let (records, expected) = (of(&base), of(&plain));
         assert!(records >= expected && expected > 10_000, "{program}: {records} records of {expected}");
         assert_eq!(check(&base).expect("there").records, records, "{program}");
@@ -437,7 +443,8 @@ fn records_in_more_stretches_than_are_followed_are_refused() {
     let backward: Vec<u8> = label.into_iter().chain(records.into_iter().rev().flatten()).collect();
     fs::write(with(&base, ".0"), backward).expect("writable");
     fs::remove_file(with(&base, ".index")).expect("there");
-    let error = repair(&base, &with(&base, "-anew"), &mut |_| {}).expect_err("too many");
+    let error =
+        repair(&base, &with(&base, "-anew"), &mut |_| ControlFlow::Continue(())).expect_err("too many");
     assert!(matches!(error, RepairError::Runs { most: 65_536, .. }), "{error}");
     assert_eq!(fs::read_dir(dir.path()).expect("there").count(), 2, "nothing is left over");
 }
@@ -452,7 +459,8 @@ fn a_volume_of_another_archive_is_walked_through_by_its_own_label() {
     change(&base, ".1", |bytes| bytes[20..24].copy_from_slice(&1_u32.to_be_bytes()));
     let checked = check(&base).expect("there");
     assert_eq!((checked.count(Kind::Damage), checked.count(Kind::Label)), (0, 1), "{checked:?}");
-    let repaired = repair(&base, &with(&base, "-anew"), &mut |_| {}).expect("something is whole");
+    let repaired =
+        repair(&base, &with(&base, "-anew"), &mut |_| ControlFlow::Continue(())).expect("something is whole");
     let foreign = repaired.left_out.iter().find(|left| left.loss == Loss::Foreign);
     assert_eq!((foreign.map(|left| left.count), repaired.records), (Some(9), 2));
 }
@@ -486,7 +494,7 @@ fn records_far_out_of_order_are_refused_rather_than_read_forever() {
     let base = dir.path().join("a");
     interleaved(&base, 60_000, 20);
     let out = with(&base, "-anew");
-    let error = repair(&base, &out, &mut |_| {}).expect_err("too much");
+    let error = repair(&base, &out, &mut |_| ControlFlow::Continue(())).expect_err("too much");
     assert!(matches!(error, RepairError::Disorder { is_packed: false, .. }), "{error}");
     assert_eq!(fs::read_dir(dir.path()).expect("there").count(), 2, "nothing is left over");
 }

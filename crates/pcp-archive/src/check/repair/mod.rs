@@ -10,6 +10,7 @@ mod values;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use pcp_files::Workplace;
@@ -131,6 +132,12 @@ pub enum RepairError {
         /// Whether a volume is compressed, so that every step back costs decoding.
         is_packed: bool,
     },
+    /// `progress` said so.
+    #[error("{}: stopped before all was written: nothing is", path.display())]
+    Stopped {
+        /// What would have been written.
+        path: PathBuf,
+    },
     /// There are more stretches of records than are followed.
     #[error(
         "{}: damage and times that go back cut its records into more than {most} stretches: nothing is written; repair \
@@ -148,13 +155,22 @@ pub enum RepairError {
 type Losses = BTreeMap<Loss, u64>;
 
 /// Writes what is whole of the archive `name` to an archive `out` that is not there yet. `progress` is told the bytes walked
-/// through, which in the end are about twice those of the archive.
+/// through, which in the end are about twice those of the archive, and says whether to go on: an end in any other way, such as by
+/// a signal, leaves a hidden directory beside `out`.
 ///
 /// # Errors
 /// [`RepairError`]; files of an archive `out` are never written over, and are there all or none.
-pub fn repair(name: &Path, out: &Path, progress: &mut dyn FnMut(u64)) -> Result<Repaired, RepairError> {
+pub fn repair(
+    name: &Path,
+    out: &Path,
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<Repaired, RepairError> {
     refuse_existing(out)?;
+    let stopped = || RepairError::Stopped { path: out.to_owned() };
     let survey = Survey::of(name, progress)?;
+    if survey.is_stopped {
+        return Err(stopped());
+    }
     let nothing = |reason| RepairError::Nothing { path: name.to_owned(), reason };
     let label = survey.checked.label.clone().ok_or_else(|| nothing("no label can be read"))?;
     if survey.has_foreign_metadata {
@@ -180,7 +196,8 @@ pub fn repair(name: &Path, out: &Path, progress: &mut dyn FnMut(u64)) -> Result<
     let mut losses = losses(&survey.checked);
     losses.insert(Loss::Foreign, survey.foreign);
     let metadata = metadata::copy(&survey, &mut writer, &mut losses)?;
-    let (records, marks) = values::copy(name, &survey, label.stamp(), &mut writer, &mut losses, progress)?;
+    let copied = values::copy(name, &survey, label.stamp(), &mut writer, &mut losses, progress)?;
+    let ControlFlow::Continue((records, marks)) = copied else { return Err(stopped()) };
     if records == 0 {
         return Err(nothing("no record has values of a metric that is described"));
     }

@@ -10,12 +10,13 @@
 //! 128 MiB at most: 1.2 GiB for all in the worst case.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use rustc_hash::FxHashSet;
 
 use super::{Loss, Losses, RepairError};
-use crate::check::survey::Survey;
+use crate::check::survey::{Progress, Survey};
 use crate::check::volume::Run;
 use crate::error::{ArchiveError, Problem};
 use crate::fields::Stamp;
@@ -43,15 +44,15 @@ struct Cursor {
     next: Timestamp,
 }
 
-/// Writes them: how many records, and how many marks besides.
+/// Writes them, as long as `progress` says to go on: how many records, and how many marks besides.
 pub(super) fn copy(
     name: &Path,
     survey: &Survey,
     stamp: Stamp,
     writer: &mut ArchiveWriter,
     losses: &mut Losses,
-    progress: &mut dyn FnMut(u64),
-) -> Result<(u64, u64), RepairError> {
+    progress: Progress<'_>,
+) -> Result<ControlFlow<(), (u64, u64)>, RepairError> {
     let limit = survey.bytes.saturating_mul(MAX_WORK_FACTOR).saturating_add(MAX_WORK);
     let mut readers = Readers { files: &survey.files, open: Vec::new(), work: 0 };
     let described: FxHashSet<Pmid> = survey.metadata.pmids().collect();
@@ -87,7 +88,9 @@ pub(super) fn copy(
                 emptied += 1;
             }
             done += frame.len as u64;
-            progress(done);
+            if progress(done).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
             cursor.at = frame.end();
             if cursor.at < run.to {
                 let Some(next) = source.frame(cursor.at)? else {
@@ -110,7 +113,7 @@ pub(super) fn copy(
         }
     }
     losses.extend([(Loss::Undescribed, undescribed), (Loss::Emptied, emptied)]);
-    Ok((records, marks))
+    Ok(ControlFlow::Continue((records, marks)))
 }
 
 /// Readers of the runs that were read last.
