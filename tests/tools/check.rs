@@ -41,6 +41,8 @@ fn archives_are_checked_and_written_anew() {
     }
     let said = run(&["-w", &format!("{BAD}/badlog-2")]).ok();
     assert_eq!(said, format!("{BAD}/badlog-2: 9 records, 11 of metadata: 0 errors, 0 warnings, 0 notes\n"));
+    let said = run(&["-w", "--json", &format!("{BAD}/badlog-2")]).ok();
+    assert!(said.contains(r#""counts":{}"#) && said.contains(r#""more":0"#), "{said}");
 
     let dir = temp_dir();
     let out = dir.path().join("anew");
