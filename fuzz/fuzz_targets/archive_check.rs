@@ -4,6 +4,8 @@
 
 mod archive;
 
+use std::ops::ControlFlow;
+
 use archive::Member;
 use jumpseat::archive::{Kind, check, repair};
 
@@ -18,9 +20,9 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let name = archive::make(dir.path(), member, data);
     let checked = check(&name).expect("there is one");
-    assert!(checked.more() == 0 || checked.findings.len() == 10_000);
+    assert!(checked.more() == 0 || checked.findings.len() >= 10_000);
     let out = dir.path().join("out");
-    let Ok(repaired) = repair(&name, &out, &mut |_| {}) else { return };
+    let Ok(repaired) = repair(&name, &out, &mut |_| ControlFlow::Continue(())) else { return };
     assert_eq!(repaired.checked.counts, checked.counts);
     let again = check(&out).expect("it was written");
     assert_eq!(again.records, repaired.records + repaired.marks);

@@ -9,7 +9,7 @@ use nix::pty::openpty;
 use support::{PcpEnv, temp_dir};
 
 /// What a program prints on a terminal.
-fn on_a_terminal(program: &str, name: &str, args: &[&str]) -> String {
+pub(crate) fn on_a_terminal(program: &str, name: &str, args: &[&str]) -> String {
     let terminal = openpty(None, None).expect("the machine has terminals");
     let mut command = PcpEnv::new().command(program);
     command.arg0(name).args(args).stdout(terminal.slave);

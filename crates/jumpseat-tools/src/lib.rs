@@ -40,7 +40,7 @@ use tool::{Row, Tool};
 
 pub use later::later;
 pub use tool::record::{Emphasis, param_text};
-pub use tool::{Call, Definitions, archive, debug_environment};
+pub use tool::{Call, Definitions, Harmless, archive, debug_environment};
 
 /// A tool, by the names it has.
 #[derive(Clone, Copy, Debug)]

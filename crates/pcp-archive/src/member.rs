@@ -204,21 +204,31 @@ impl MemberReader {
         (from.checked_add(len)? <= self.filled).then_some(())
     }
 
-    /// Moves the window over `len` bytes at `at`, extending it in the direction of the move.
+    /// Moves the window over `len` bytes at `at`, extending it in the direction of the move. An error beside these bytes is
+    /// none: it is told to who asks for what is there.
     fn fill(&mut self, at: u64, len: usize) -> io::Result<()> {
         let end = at.saturating_add(len as u64);
         let backward = at < self.start;
         let ahead = self.ahead;
         self.ahead = (2 * ahead).min(WINDOW);
         // Going backward the window ends with what was asked for: what comes next lies in front of it.
-        self.start = if backward { end.saturating_sub(ahead as u64).min(at) } else { at };
-        let mut want = if backward { (end - self.start) as usize } else { len.max(ahead) };
+        let start = if backward { end.saturating_sub(ahead as u64).min(at) } else { at };
+        let want = if backward { (end - start) as usize } else { len.max(ahead) };
+        match self.read_window(start, want) {
+            Err(_) if self.inside(at, len).is_some() => Ok(()),
+            Err(_) if start < at => self.read_window(at, len),
+            done => done,
+        }
+    }
+
+    /// Moves the window to `start` and reads up to `want` bytes. Those in front of an error are in it.
+    fn read_window(&mut self, start: u64, mut want: usize) -> io::Result<()> {
+        (self.start, self.filled) = (start, 0);
         if let Raw::Plain(file) = &self.raw {
             // No memory for what is not there, yet: who asks again is told anew.
-            let left = file.metadata()?.len().saturating_sub(self.start);
+            let left = file.metadata()?.len().saturating_sub(start);
             want = want.min(usize::try_from(left).unwrap_or(usize::MAX));
         }
-        self.filled = 0;
         // One huge record must not hold its memory for as long as the archive is open.
         if self.window.len() > 8 * WINDOW && want <= WINDOW {
             self.window = Vec::new();
@@ -229,7 +239,7 @@ impl MemberReader {
             if self.window.len() < room {
                 self.window.resize(room, 0);
             }
-            match self.raw.read_at(self.start + self.filled as u64, &mut self.window[self.filled..room])? {
+            match self.raw.read_at(start + self.filled as u64, &mut self.window[self.filled..room])? {
                 0 => break,
                 got => {
                     self.filled += got;
@@ -258,4 +268,39 @@ impl Raw {
 
 fn word(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(..WORD)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// Bytes of a block, which are those of a piece.
+    const BLOCK: usize = 256 * 1024;
+
+    #[test]
+    fn a_fault_is_told_only_to_who_asks_for_what_is_there() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("a.0");
+        let bytes: Vec<u8> =
+            (0..3 * BLOCK as u32 / 4).flat_map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()).collect();
+        std::fs::write(&path, &bytes).expect("writable");
+        let packed = Command::new("xz").args(["-q", "--block-size=262144"]).arg(&path).status();
+        assert!(packed.expect("installed").success());
+        let path = dir.path().join("a.0.xz");
+        let mut packed = std::fs::read(&path).expect("there");
+        let middle = packed.len() / 2;
+        packed[middle..middle + 64].fill(0xa5);
+        std::fs::write(&path, packed).expect("writable");
+        let mut source = MemberReader::open(&Member { path, compression: Compression::Xz }).expect("there");
+        let last = 3 * BLOCK - 16;
+        let whole = [(0, 16), (BLOCK - 16, 16), (BLOCK, 16), (last, 16), (2 * BLOCK, 16), (BLOCK - 8, 8)];
+        for (at, len) in whole {
+            assert_eq!(source.bytes(at as u64, len).expect("whole"), &bytes[at..at + len], "at {at}");
+        }
+        for (at, len) in [(2 * BLOCK - 16, 16), (0, 2 * BLOCK)] {
+            source.bytes(at as u64, len).expect_err("not whole");
+        }
+        assert_eq!(source.bytes(last as u64, 32).expect("whole").len(), 16);
+    }
 }

@@ -3,6 +3,7 @@
 //! It is known when it matters: of the index and of volumes once the archive is open, of the end once that was looked for.
 
 use std::fmt;
+use std::mem::discriminant;
 use std::path::PathBuf;
 
 /// Something of an archive that is not used, so that the rest can be read.
@@ -79,6 +80,19 @@ impl fmt::Display for Mended {
     }
 }
 
+/// Adds something to what nobody has asked for yet, of which there is one of each kind however long nobody asks: entries that
+/// are not used are added up, and of an end the last one counts.
+pub(super) fn remember(all: &mut Vec<Mended>, new: Mended) {
+    let Some(known) = all.iter_mut().find(|known| discriminant(*known) == discriminant(&new)) else {
+        return all.push(new);
+    };
+    let before = if let Mended::Index { unused, .. } = known { *unused } else { 0 };
+    *known = new;
+    if let Mended::Index { unused, .. } = known {
+        *unused += before;
+    }
+}
+
 /// The missing numbers between those that there are, in ascending order.
 pub(super) fn gaps(numbers: impl Iterator<Item = u32>) -> Option<(u32, u32)> {
     let (mut first, mut missing, mut last) = (None, 0, None::<u32>);
@@ -95,6 +109,19 @@ pub(super) fn gaps(numbers: impl Iterator<Item = u32>) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_nobody_asks_for_is_kept_once() {
+        let archive = PathBuf::from("a");
+        let index = |unused, entries| Mended::Index { archive: archive.clone(), unused, entries };
+        let end = |at| Mended::End { archive: archive.clone(), volume: 0, at, bytes: 3, volumes: 0 };
+        let mut all = Vec::new();
+        for number in 1..1000 {
+            remember(&mut all, end(number));
+            remember(&mut all, index(2, 10 * number as usize));
+        }
+        assert_eq!(all, [end(999), index(2 * 999, 9990)]);
+    }
 
     #[test]
     fn gaps_are_between_volumes() {

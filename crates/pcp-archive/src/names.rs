@@ -2,6 +2,7 @@
 //!
 //! Children are listed last inserted first, at every level, as PCP does.
 
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 
 use rustc_hash::FxHashMap;
@@ -71,6 +72,37 @@ impl Names {
             leaves.sort_by_cached_key(|leaf| self.path(*leaf));
         }
         leaves.iter().map(|leaf| self.name(*leaf)).collect()
+    }
+
+    /// The first name that a metric got, for messages: no more than `most` bytes of it, and `...` where it is longer.
+    ///
+    /// Cost: a step for each of its components, and memory for those that are shown.
+    pub(crate) fn short_name(&self, pmid: Pmid, most: usize) -> Option<String> {
+        let mut at = *self.by_pmid.get(&pmid)?.first()?;
+        // The last ones passed on the way up are the first ones of the name. Each takes a byte at least.
+        let mut parts: VecDeque<&str> = VecDeque::new();
+        while at != ROOT {
+            let node = &self.nodes[at as usize];
+            if parts.len() > most {
+                parts.pop_back();
+            }
+            parts.push_front(&node.name);
+            at = node.parent;
+        }
+        let mut short = String::new();
+        for (number, part) in parts.into_iter().enumerate() {
+            let dot = if number > 0 { "." } else { "" };
+            let room = most - short.len();
+            if dot.len() + part.len() > room {
+                short.push_str(dot.get(..room.min(dot.len())).unwrap_or_default());
+                short.push_str(&part[..part.floor_char_boundary(most - short.len())]);
+                short.push_str("...");
+                break;
+            }
+            short.push_str(dot);
+            short.push_str(part);
+        }
+        Some(short)
     }
 
     /// The children of a node and whether each is a metric.
@@ -190,6 +222,21 @@ mod tests {
         assert_eq!(names.lookup("a.x"), Err(PmError::NONLEAF));
         assert_eq!(names.lookup("a.q"), Err(PmError::NAME));
         assert_eq!(names.leaves("a").unwrap(), ["a.b.c", "a.y", "a.x.sub"]);
+    }
+
+    #[test]
+    fn of_a_long_name_the_beginning_is_shown() {
+        let mut names = Names::default();
+        let deep = ["a"; 1000].join(".");
+        for (number, name) in ["abc.d", "abcdé.f", "abc.defg", "abcde.f", &deep, "."].into_iter().enumerate()
+        {
+            names.insert(name, Pmid(number as u32));
+        }
+        names.insert("first.is.the.other", Pmid(0));
+        let short = |number| names.short_name(Pmid(number), 5);
+        let shown: Vec<String> = (0..6).filter_map(short).collect();
+        assert_eq!(shown, ["abc.d", "abcd...", "abc.d...", "abcde...", "a.a.a...", "."]);
+        assert_eq!(short(7), None);
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! zstd frame, or the start of the file. The last [`KEPT`] pieces stay in memory, so that reading backward
 //! decodes again only every `KEPT * PIECE` bytes, and files shorter than that are decoded once.
 //!
+//! Invariant: what was decoded in front of a fault is given, and the fault only to who asks for what is behind.
+//!
 //! Cost: memory of `KEPT * PIECE` (16 MiB) and what the decoder needs.
 
 use std::collections::BTreeMap;
@@ -23,6 +25,8 @@ const PIECE: usize = 256 * 1024;
 const KEPT: usize = 64;
 /// Bytes of a compressed file read at once.
 const INPUT: usize = 64 * 1024;
+/// Bytes asked of a decoder at once: of these, one that finds damage gives none.
+const STEP: usize = 4 * 1024;
 /// Memory that an xz decoder may take; the dictionary of `xz -9` needs half of it.
 const DECODER_MEMORY: u64 = 128 * 1024 * 1024;
 
@@ -35,11 +39,44 @@ pub(super) struct Packed {
     /// Length of what is in it, once that is known.
     len: Option<u64>,
     decoder: Option<Decoder>,
-    /// By their number; the last use of each.
-    pieces: BTreeMap<u64, (u64, Box<[u8]>)>,
+    /// By their number.
+    pieces: BTreeMap<u64, Piece>,
     uses: u64,
     /// Bytes decoded so far, some of them again and again.
     decoded: u64,
+}
+
+struct Piece {
+    last_use: u64,
+    /// Fewer than [`PIECE`] in front of a fault, and at the end of the file.
+    bytes: Box<[u8]>,
+    /// Why there are no more.
+    fault: Option<Fault>,
+}
+
+/// An error that is given again and again.
+#[derive(Clone, Debug)]
+enum Fault {
+    System(i32),
+    Decoder(io::ErrorKind, String),
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Fault {
+        match error.raw_os_error() {
+            Some(code) => Fault::System(code),
+            None => Fault::Decoder(error.kind(), error.to_string()),
+        }
+    }
+}
+
+impl From<Fault> for io::Error {
+    fn from(fault: Fault) -> io::Error {
+        match fault {
+            Fault::System(code) => io::Error::from_raw_os_error(code),
+            Fault::Decoder(kind, text) => io::Error::new(kind, text),
+        }
+    }
 }
 
 struct Decoder {
@@ -72,7 +109,9 @@ impl Packed {
             if let Some(len) = self.len {
                 return Ok(len);
             }
-            self.piece(number)?;
+            if let Some(fault) = self.piece(number)?.and_then(|piece| piece.fault.clone()) {
+                return Err(fault.into());
+            }
             number += 1;
         }
     }
@@ -85,29 +124,31 @@ impl Packed {
     /// Reads at least one byte, unless the file ends there.
     pub(crate) fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<usize> {
         let from = (at % PIECE as u64) as usize;
-        let piece = self.piece(at / PIECE as u64)?;
-        let found = piece.get(from..).unwrap_or(&[]);
+        let Some(piece) = self.piece(at / PIECE as u64)? else { return Ok(0) };
+        let found = piece.bytes.get(from..).unwrap_or(&[]);
+        if let (true, Some(fault)) = (found.is_empty(), &piece.fault) {
+            return Err(fault.clone().into());
+        }
         let len = found.len().min(into.len());
         into[..len].copy_from_slice(&found[..len]);
         Ok(len)
     }
 
-    fn piece(&mut self, number: u64) -> io::Result<&[u8]> {
+    /// A piece, unless the file ends in front of it.
+    fn piece(&mut self, number: u64) -> io::Result<Option<&Piece>> {
         let start = number.saturating_mul(PIECE as u64);
         if self.len.is_some_and(|len| start >= len) {
-            return Ok(&[]);
+            return Ok(None);
         }
         self.uses += 1;
         if !self.pieces.contains_key(&number) {
             self.decode_up_to(number, start)?;
         }
-        match self.pieces.get_mut(&number) {
-            Some((last_use, piece)) => {
-                *last_use = self.uses;
-                Ok(piece)
-            }
-            None => Ok(&[]),
-        }
+        let piece = self.pieces.get_mut(&number);
+        Ok(piece.map(|piece| {
+            piece.last_use = self.uses;
+            &*piece
+        }))
     }
 
     /// Decodes from the place that costs least until piece `number` is there, or the file ends.
@@ -125,47 +166,52 @@ impl Packed {
             let skip = (at.next_multiple_of(PIECE as u64) - at) as usize;
             // The part of a piece in front of a seek point's is decoded and dropped: half a piece is of no use.
             let want = if skip > 0 { skip } else { PIECE };
-            let piece = match self.decode(want) {
-                Ok(piece) => piece,
-                Err(error) => {
-                    // Where the stream is after an error, nobody knows.
-                    self.decoder = None;
-                    return Err(error);
-                }
-            };
-            let ended = piece.len() < want;
-            let current = at / PIECE as u64;
-            if skip == 0 {
-                self.keep(current, piece);
+            let mut bytes = Vec::with_capacity(want);
+            let fault = self.decode(want, &mut bytes).err().map(Fault::from);
+            if fault.is_some() {
+                // Where the stream is after an error, nobody knows.
+                self.decoder = None;
             }
-            if ended || (skip == 0 && current >= number) {
-                break;
+            let ended = bytes.len() < want;
+            let current = at / PIECE as u64;
+            let is_there = skip == 0 && current >= number;
+            if skip == 0 {
+                self.keep(current, bytes, fault.clone());
+            }
+            match fault {
+                Some(fault) if !is_there => return Err(fault.into()),
+                _ if ended || is_there => break,
+                _ => {}
             }
         }
         Ok(())
     }
 
-    fn keep(&mut self, number: u64, piece: Vec<u8>) {
+    fn keep(&mut self, number: u64, bytes: Vec<u8>, fault: Option<Fault>) {
         if self.pieces.len() >= KEPT
-            && let Some(oldest) = self.pieces.iter().min_by_key(|(_, (used, _))| *used).map(|(at, _)| *at)
+            && let Some(oldest) =
+                self.pieces.iter().min_by_key(|(_, piece)| piece.last_use).map(|(at, _)| *at)
         {
             self.pieces.remove(&oldest);
         }
         // Each piece decoded on the way is younger than the one before it.
         self.uses += 1;
-        self.pieces.insert(number, (self.uses, piece.into_boxed_slice()));
+        let (last_use, bytes) = (self.uses, bytes.into_boxed_slice());
+        self.pieces.insert(number, Piece { last_use, bytes, fault });
     }
 
-    /// The next `want` bytes; fewer at the end of the file, whose length is known then.
-    fn decode(&mut self, want: usize) -> io::Result<Vec<u8>> {
-        let mut out = Vec::with_capacity(want);
+    /// Appends up to the next `want` bytes; fewer at the end of the file, whose length is known then, and in front of an error.
+    fn decode(&mut self, want: usize, out: &mut Vec<u8>) -> io::Result<()> {
         while out.len() < want {
             let Some(decoder) = &mut self.decoder else { break };
             let remaining = decoder.stop.map_or(u64::MAX, |stop| stop - decoder.at);
             let part = remaining.min((want - out.len()) as u64);
-            let got = (&mut decoder.stream).take(part).read_to_end(&mut out)? as u64;
+            let before = out.len();
+            let read = append(&mut decoder.stream, part as usize, out);
+            let got = (out.len() - before) as u64;
             decoder.at += got;
             self.decoded += got;
+            read?;
             if got == part && got > 0 {
                 continue;
             }
@@ -180,7 +226,7 @@ impl Packed {
                 break;
             }
         }
-        Ok(out)
+        Ok(())
     }
 
     fn decoder_at(&self, number: usize) -> io::Result<Decoder> {
@@ -204,6 +250,26 @@ impl Packed {
         };
         Ok(Decoder { stream, at: point.plain, stop: point.plain_end })
     }
+}
+
+/// Appends up to `part` bytes, those in front of an error, too.
+fn append(stream: &mut dyn Read, part: usize, out: &mut Vec<u8>) -> io::Result<()> {
+    let (mut at, end) = (out.len(), out.len() + part);
+    out.resize(end, 0);
+    let mut done = Ok(());
+    while at < end {
+        match stream.read(&mut out[at..end.min(at + STEP)]) {
+            Ok(0) => break,
+            Ok(got) => at += got,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                done = Err(error);
+                break;
+            }
+        }
+    }
+    out.truncate(at);
+    done
 }
 
 /// A part of a file, read without moving the file's own position.

@@ -238,7 +238,8 @@ impl Part {
         if bytes > 0 || volumes > 0 {
             let volume = self.volumes.numbers().nth(spot.volume).unwrap_or_default();
             let archive = self.name.clone();
-            self.mended.push(Mended::End { archive, volume, at: spot.offset, bytes, volumes });
+            let rest = Mended::End { archive, volume, at: spot.offset, bytes, volumes };
+            mended::remember(&mut self.mended, rest);
         }
     }
 
@@ -345,7 +346,7 @@ impl Part {
         let unused = (self.index.len() - known) - (self.marks.len() - searched);
         if unused > 0 {
             let (archive, entries) = (self.name.clone(), self.index.len());
-            self.mended.push(Mended::Index { archive, unused, entries });
+            mended::remember(&mut self.mended, Mended::Index { archive, unused, entries });
         }
         Ok(())
     }

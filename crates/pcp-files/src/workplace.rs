@@ -1,6 +1,7 @@
 //! [`Workplace`]: a directory in which several files are written that get their names together.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -46,13 +47,14 @@ impl Workplace {
                 Err(Errno::EEXIST) => continue,
                 Err(errno) => return Err(beside.failed(errno)),
             }
-            let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
-            let dir = beside.open(&name, flags).map_err(|errno| beside.failed(errno))?;
-            // Who may write to the directory may have put another one in its place by now.
-            let owner = fstat(&dir).map_err(|errno| beside.failed(errno))?.st_uid;
-            if owner != geteuid().as_raw() {
-                return Err(beside.failed(Errno::EPERM));
-            }
+            let dir = match opened(&beside, &name) {
+                Ok(dir) => dir,
+                Err(errno) => {
+                    // It is empty, or not the one that was made: then it may stay, and nobody is left to be told.
+                    let _ = unlinkat(&beside.dir, name.as_os_str(), UnlinkatFlags::RemoveDir);
+                    return Err(beside.failed(errno));
+                }
+            };
             let (path, files) = (path.with_file_name(&name), files.iter().map(OsString::from).collect());
             return Ok(Workplace { beside, name, dir, path, files });
         }
@@ -65,7 +67,7 @@ impl Workplace {
     }
 
     /// Gives its files their names beside it, in that order: `names` has one for each, and nobody has one of them. All of
-    /// them or none.
+    /// them or none, and then the names are on disk, too; what is in the files is for who wrote them to sync.
     ///
     /// # Errors
     /// [`FileError`] with the name it is about, of the kind `AlreadyExists` if there is such a file.
@@ -79,6 +81,11 @@ impl Workplace {
                 }
                 return Err(self.beside.failed_beside(name, errno));
             }
+        }
+        // To read a directory takes another right than to write to it.
+        if let Ok(dir) = self.beside.open(OsStr::new("."), OFlag::O_RDONLY | OFlag::O_DIRECTORY) {
+            // The names are there; some file systems cannot sync a directory.
+            let _ = File::from(dir).sync_all();
         }
         Ok(())
     }
@@ -96,6 +103,13 @@ impl Workplace {
             done => done,
         }
     }
+}
+
+/// Opens the directory that was made.
+fn opened(beside: &Place, name: &OsStr) -> Result<OwnedFd, Errno> {
+    let dir = beside.open(name, OFlag::O_PATH | OFlag::O_DIRECTORY)?;
+    // Who may write to the directory may have put another one in its place by now.
+    if fstat(&dir)?.st_uid != geteuid().as_raw() { Err(Errno::EPERM) } else { Ok(dir) }
 }
 
 impl Drop for Workplace {

@@ -1,6 +1,7 @@
 //! `jumpseat check`: all that is wrong with archives, and what is whole of one written anew.
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -8,14 +9,17 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use jumpseat::archive::{self, Checked, Finding, Grade, Kind, LeftOut, Repaired};
 use jumpseat_tools::complain;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 use serde_json::{Value, json};
 
 use crate::say::sayln;
 
 #[derive(Args)]
 #[command(
-    after_help = "Exit status: 0 if no archive has an error, with --repair if it was written; 1 if one has; \
-    2 if one cannot be looked at, or not at all of its files, or nothing was written."
+    after_help = "Exit status: 0 if no archive has an error, with --repair if all that is whole was written; 1 if one \
+    has; 2 if one cannot be looked at, or not at all of its files, also with --repair, which then writes what it can read; \
+    2 if nothing was written."
 )]
 pub(crate) struct CheckArgs {
     /// Archives, by their names or those of files of them.
@@ -32,11 +36,11 @@ pub(crate) struct CheckArgs {
     json: bool,
 }
 
-/// Everything is as it should be, or was written.
+/// Everything is as it should be, or all that is whole was written.
 const GOOD: u8 = 0;
 /// An archive has an error.
 const DAMAGED: u8 = 1;
-/// An archive cannot be looked at, or not at all of its files, or nothing was written.
+/// An archive cannot be looked at, or not at all of its files, of which the rest may have been written; or nothing was.
 const FAILED: u8 = 2;
 
 pub(crate) fn run(args: &CheckArgs) -> ExitCode {
@@ -56,10 +60,10 @@ fn check(args: &CheckArgs, name: &Path) -> u8 {
         Ok(checked) => {
             let told = findings(args, &checked);
             if args.json {
-                sayln!("{}", report(name, &checked, &told));
+                sayln!("{}", report(args, name, &checked, &told));
             } else {
                 tell(&told);
-                summary(args, name, &checked);
+                summary(args, name, &checked, told.len());
             }
             match checked.worst() {
                 _ if checked.count(Kind::Unreadable) > 0 => FAILED,
@@ -75,29 +79,37 @@ fn check(args: &CheckArgs, name: &Path) -> u8 {
 }
 
 fn repair(args: &CheckArgs, name: &Path, out: &Path) -> u8 {
-    let mut progress = Progress::new();
+    let mut progress = match Progress::new() {
+        Ok(progress) => progress,
+        Err(error) => {
+            complain!("jumpseat check: signals: {error}");
+            return FAILED;
+        }
+    };
     let repaired = archive::repair(name, out, &mut |bytes| progress.show(bytes));
     progress.end();
     match repaired {
         Ok(repaired) => {
             let told = findings(args, &repaired.checked);
+            // What cannot be read may be whole, and is not in what was written.
+            let status = if repaired.checked.count(Kind::Unreadable) > 0 { FAILED } else { GOOD };
             if args.json {
-                let mut report = report(name, &repaired.checked, &told);
+                let mut report = report(args, name, &repaired.checked, &told);
                 report["repaired"] = written(out, &repaired);
                 sayln!("{report}");
-                return GOOD;
+                return status;
             }
             tell(&told);
-            summary(args, name, &repaired.checked);
-            let Repaired { records, marks, metadata, .. } = repaired;
+            summary(args, name, &repaired.checked, told.len());
+            let Repaired { records, marks, metadata, left_out, .. } = repaired;
             sayln!(
                 "{}: {records} records, {metadata} of metadata, {marks} marks where some were lost",
                 out.display()
             );
-            for LeftOut { loss, count, .. } in &repaired.left_out {
+            for LeftOut { loss, count, .. } in &left_out {
                 sayln!("  left out: {count} {}", loss.what());
             }
-            GOOD
+            status
         }
         Err(error) => {
             complain!("jumpseat check: {error}");
@@ -106,8 +118,23 @@ fn repair(args: &CheckArgs, name: &Path, out: &Path) -> u8 {
     }
 }
 
+fn is_told(args: &CheckArgs, kind: Kind) -> bool {
+    !args.nowrap || kind != Kind::Wrap
+}
+
 fn findings<'a>(args: &CheckArgs, checked: &'a Checked) -> Vec<&'a Finding> {
-    checked.findings.iter().filter(|finding| !args.nowrap || finding.kind != Kind::Wrap).collect()
+    checked.findings.iter().filter(|finding| is_told(args, finding.kind)).collect()
+}
+
+/// How many there are of each kind that is told.
+fn counts(args: &CheckArgs, checked: &Checked) -> Vec<(Kind, u64)> {
+    let counts = checked.counts.iter().map(|(kind, count)| (*kind, *count));
+    counts.filter(|(kind, _)| is_told(args, *kind)).collect()
+}
+
+/// How many there are besides those that are told one by one.
+fn more(counts: &[(Kind, u64)], told: usize) -> u64 {
+    counts.iter().map(|(_, count)| count).sum::<u64>().saturating_sub(told as u64)
 }
 
 fn tell(findings: &[&Finding]) {
@@ -118,11 +145,15 @@ fn tell(findings: &[&Finding]) {
     }
 }
 
-fn summary(args: &CheckArgs, name: &Path, checked: &Checked) {
-    let counts = || checked.counts.iter().filter(|(kind, _)| !args.nowrap || **kind != Kind::Wrap);
-    let of = |grade| counts().filter(|(kind, _)| kind.grade() == grade).map(|(_, count)| count).sum::<u64>();
+fn summary(args: &CheckArgs, name: &Path, checked: &Checked, told: usize) {
+    let counts = counts(args, checked);
+    let of =
+        |grade| counts.iter().filter(|(kind, _)| kind.grade() == grade).map(|(_, count)| count).sum::<u64>();
     let (errors, warnings, notes) = (of(Grade::Error), of(Grade::Warning), of(Grade::Note));
-    let more = if checked.more() > 0 { format!(", {} not told", checked.more()) } else { String::new() };
+    let more = match more(&counts, told) {
+        0 => String::new(),
+        more => format!(", {more} not told"),
+    };
     let Checked { records, metadata, .. } = checked;
     let name = name.display();
     sayln!(
@@ -130,15 +161,17 @@ fn summary(args: &CheckArgs, name: &Path, checked: &Checked) {
     );
 }
 
-fn report(name: &Path, checked: &Checked, findings: &[&Finding]) -> Value {
+fn report(args: &CheckArgs, name: &Path, checked: &Checked, findings: &[&Finding]) -> Value {
     let one = |finding: &&Finding| {
-        json!({"grade": finding.kind.grade().word(), "kind": finding.kind.word(), "file": finding.file, "at": finding.at,
+        json!({"grade": finding.kind.grade().word(), "kind": finding.kind.word(), "file": finding.file.to_string_lossy(), "at": finding.at,
             "count": finding.count, "message": finding.message})
     };
+    let counts = counts(args, checked);
+    let more = more(&counts, findings.len());
     let counts: serde_json::Map<String, Value> =
-        checked.counts.iter().map(|(kind, count)| (kind.word().to_owned(), json!(count))).collect();
-    json!({"archive": name, "records": checked.records, "marks": checked.marks, "metadata": checked.metadata,
-        "findings": findings.iter().map(one).collect::<Vec<Value>>(), "counts": counts, "more": checked.more()})
+        counts.into_iter().map(|(kind, count)| (kind.word().to_owned(), json!(count))).collect();
+    json!({"archive": name.to_string_lossy(), "records": checked.records, "marks": checked.marks, "metadata": checked.metadata,
+        "findings": findings.iter().map(one).collect::<Vec<Value>>(), "counts": counts, "more": more})
 }
 
 fn written(out: &Path, repaired: &Repaired) -> Value {
@@ -146,28 +179,53 @@ fn written(out: &Path, repaired: &Repaired) -> Value {
         .left_out
         .iter()
         .map(|LeftOut { loss, count, .. }| json!({"kind": loss.word(), "what": loss.what(), "count": count}));
-    json!({"archive": out, "records": repaired.records, "marks": repaired.marks, "metadata": repaired.metadata,
+    json!({"archive": out.to_string_lossy(), "records": repaired.records, "marks": repaired.marks, "metadata": repaired.metadata,
         "left_out": left.collect::<Vec<Value>>()})
 }
 
-/// How far it is, on a terminal.
+/// How far it is, on a terminal; and whether a signal has come that ends it, so that nothing is left over.
 struct Progress {
     shows: bool,
     next: Instant,
+    /// When signals are looked for.
+    next_look: Instant,
+    signals: SignalFd,
 }
 
 impl Progress {
     const EVERY: Duration = Duration::from_millis(500);
+    const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-    fn new() -> Progress {
-        Progress { shows: io::stderr().is_terminal(), next: Instant::now() + Progress::EVERY }
+    /// From now on signals that end a command are blocked.
+    fn new() -> io::Result<Progress> {
+        let mut end = SigSet::empty();
+        for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+            end.add(signal);
+        }
+        end.thread_block()?;
+        let signals = SignalFd::with_flags(&end, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+        let now = Instant::now();
+        Ok(Progress {
+            shows: io::stderr().is_terminal(),
+            next: now + Progress::EVERY,
+            next_look: now,
+            signals,
+        })
     }
 
-    fn show(&mut self, bytes: u64) {
-        if self.shows && Instant::now() >= self.next {
-            self.next = Instant::now() + Progress::EVERY;
+    fn show(&mut self, bytes: u64) -> ControlFlow<()> {
+        let now = Instant::now();
+        if now >= self.next_look {
+            self.next_look = now + Progress::LOOK_EVERY;
+            if matches!(self.signals.read_signal(), Ok(Some(_))) {
+                return ControlFlow::Break(());
+            }
+        }
+        if self.shows && now >= self.next {
+            self.next = now + Progress::EVERY;
             let _ = write!(io::stderr(), "\r{} MB", bytes / 1_000_000);
         }
+        ControlFlow::Continue(())
     }
 
     fn end(&mut self) {

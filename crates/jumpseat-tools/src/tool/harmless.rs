@@ -10,7 +10,11 @@ use std::io::{self, Write};
 const COLOURS: [&str; 5] = ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[33m", "\x1b[36m"];
 
 /// Writes what goes through it with control characters as `\x1b` and `\u{9b}`.
-pub(crate) struct Harmless<W>(pub W);
+#[derive(Debug)]
+pub struct Harmless<W>(
+    /// Where it goes.
+    pub W,
+);
 
 impl<W: Write> Write for Harmless<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -36,6 +36,7 @@ pub(crate) use command_line::{CommandLine, Ready, count};
 pub use debug::debug_environment;
 pub use derived::Definitions;
 pub(crate) use derived::report_unusable;
+pub use harmless::Harmless;
 pub(crate) use inquiry::{Answer, Inquiry, Metric, Needs, hint_name};
 pub(crate) use out::{Out, put};
 pub(crate) use refusal::refused;

@@ -25,11 +25,14 @@ pub(super) fn check(metadata: &Metadata, file: &Path, findings: &mut Findings) {
     let mut descs: Vec<(Pmid, RawDesc)> = metadata.raw_descs().collect();
     descs.sort_unstable_by_key(|(pmid, _)| pmid.0);
     for (pmid, desc) in descs {
-        for what in mistakes(pmid, desc) {
+        let mistakes = mistakes(pmid, desc);
+        if !mistakes.is_empty() {
             let name = name(metadata, pmid);
-            findings.add(Kind::Descriptor, file, None, || format!("{name}: {what}"));
+            for what in mistakes {
+                findings.add(Kind::Descriptor, file, None, || format!("{name}: {what}"));
+            }
         }
-        if metadata.names.names_of(pmid).is_empty() {
+        if metadata.names.short_name(pmid, 0).is_none() {
             findings.add(Kind::Descriptor, file, None, || format!("{pmid}: no name"));
         }
     }

@@ -109,7 +109,7 @@ pub struct Finding {
     pub message: String,
 }
 
-/// Most findings that are kept; others are counted.
+/// Most findings of a grade that are kept; others are counted. What is noted must not leave errors out.
 const MAX_FINDINGS: usize = 10_000;
 
 /// Findings as they come. What is seen again and again of one thing is one.
@@ -117,6 +117,8 @@ const MAX_FINDINGS: usize = 10_000;
 pub(super) struct Findings {
     /// Those that there was room for.
     pub kept: Vec<Finding>,
+    /// How many of them are of each grade.
+    of_grade: [usize; 3],
     /// How many there are of each kind.
     pub counts: BTreeMap<Kind, u64>,
 }
@@ -137,10 +139,15 @@ impl Findings {
         message: impl FnOnce() -> String,
     ) {
         *self.counts.entry(kind).or_default() += 1;
-        if self.kept.len() < MAX_FINDINGS {
+        if self.has_room(kind) {
+            self.of_grade[kind.grade() as usize] += 1;
             let (file, at, message) = (file.to_owned(), at.into(), message());
             self.kept.push(Finding { kind, file, at, count: 1, message });
         }
+    }
+
+    fn has_room(&self, kind: Kind) -> bool {
+        self.of_grade[kind.grade() as usize] < MAX_FINDINGS
     }
 
     /// Adds what may be seen again and again: `told` is of what it is about.
@@ -158,8 +165,7 @@ impl Findings {
                 }
             }
             None => {
-                let has_room = self.kept.len() < MAX_FINDINGS;
-                told.0 = Some(if has_room { self.kept.len() as u32 } else { COUNTED });
+                told.0 = Some(if self.has_room(kind) { self.kept.len() as u32 } else { COUNTED });
                 self.add(kind, file, at, message);
             }
         }
@@ -183,7 +189,8 @@ mod tests {
                 findings.again(told, Kind::Value, (file, 7), String::new);
             }
         }
-        assert_eq!(findings.kept.len(), MAX_FINDINGS);
+        assert_eq!(findings.kept.len(), MAX_FINDINGS + 2);
+        assert_eq!(findings.kept[MAX_FINDINGS + 1].count, 3);
         assert_eq!(findings.counts[&Kind::Wrap], 2 * MAX_FINDINGS as u64);
         assert_eq!(findings.counts[&Kind::Value], 2);
     }

@@ -4,7 +4,7 @@
 //! archive is what most of its files say it is, the metadata first where as many say this as that: the others are of
 //! another archive, from which somebody has put them here, or their labels are damaged.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::finding::{Findings, Kind};
 use crate::error::{ArchiveError, Problem};
@@ -20,8 +20,8 @@ const KEPT: usize = 3;
 pub(super) struct Labels {
     /// That of the archive, if one can be read.
     pub label: Option<LogLabel>,
-    /// Files of another archive.
-    foreign: BTreeSet<Role>,
+    /// Files of another archive, and where what is behind their labels begins: they may be of the other version.
+    foreign: BTreeMap<Role, u64>,
     /// Files that cannot be read, which was told.
     unreadable: BTreeSet<Role>,
     open: Vec<(Role, MemberReader)>,
@@ -54,7 +54,7 @@ impl Labels {
         let Some(known) = of_most(read.iter().map(|(_, _, label)| label)) else { return labels };
         for (role, member, label) in &read {
             if !is_of(&known, label) {
-                labels.foreign.insert(*role);
+                labels.foreign.insert(*role, label.len());
                 findings.add(Kind::Label, &member.path, 0, || {
                     format!("of another archive: {}; this one is {}", identity(label), identity(&known))
                 });
@@ -64,9 +64,9 @@ impl Labels {
         labels
     }
 
-    /// Whether a file is of another archive.
-    pub(super) fn is_foreign(&self, role: Role) -> bool {
-        self.foreign.contains(&role)
+    /// Where a file that is of another archive goes on behind its label.
+    pub(super) fn foreign(&self, role: Role) -> Option<u64> {
+        self.foreign.get(&role).copied()
     }
 
     /// A reader of a file; `None` if it cannot be read, which was told.

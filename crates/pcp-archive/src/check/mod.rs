@@ -11,7 +11,8 @@
 //! missing, or of another archive ([`labels`]), are told of, and the rest is looked at.
 //!
 //! Memory: the metadata (as a reader has it, of records of 1 GiB at most), the last value of each counter, at most 10,000
-//! findings (all are counted), a million entries of the index, and at most 65,536 runs.
+//! findings of each grade (all are counted; in none is more than 256 bytes of a name, so that they take 30 MB at most, and the
+//! name of the file in each), a million entries of the index, at most 65,536 runs, and four readers of files.
 
 mod descriptors;
 mod finding;
@@ -24,6 +25,7 @@ mod values;
 mod volume;
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 pub use finding::{Finding, Grade, Kind};
@@ -38,7 +40,7 @@ use crate::label::LogLabel;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Checked {
-    /// What is wrong, in the order of the files: the first 10,000.
+    /// What is wrong, in the order of the files: the first 10,000 of each grade.
     pub findings: Vec<Finding>,
     /// How many findings of each kind there are, those of `findings` and all others.
     pub counts: BTreeMap<Kind, u64>,
@@ -74,5 +76,5 @@ impl Checked {
 /// # Errors
 /// That there is no such archive, or the system's while it is looked for.
 pub fn check(name: &Path) -> Result<Checked, ArchiveError> {
-    Survey::of(name, &mut |_| {}).map(|survey| survey.checked)
+    Survey::of(name, &mut |_| ControlFlow::Continue(())).map(|survey| survey.checked)
 }

@@ -1,6 +1,7 @@
 //! The walk over all files of an archive, in the order in which they explain each other.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use super::Checked;
@@ -30,22 +31,28 @@ pub(super) struct Survey {
     /// Records of volumes of another archive.
     pub foreign: u64,
     pub runs: Vec<Run>,
-    /// Whole records in more runs than are kept.
-    pub disordered: u64,
+    /// Whether there are more runs than these.
+    pub has_more_runs: bool,
     /// Bytes of all records.
     pub bytes: u64,
+    /// Whether the walk was stopped: nothing is known to its end then.
+    pub is_stopped: bool,
 }
+
+/// Is told the bytes walked through, and says whether to go on.
+pub(super) type Progress<'a> = &'a mut dyn FnMut(u64) -> ControlFlow<()>;
 
 /// What is known while files are walked through.
 pub(super) struct Walk<'a> {
     pub findings: Findings,
-    pub progress: &'a mut dyn FnMut(u64),
+    pub progress: Progress<'a>,
     pub done: u64,
+    pub is_stopped: bool,
 }
 
 impl Survey {
-    pub(super) fn of(name: &Path, progress: &mut dyn FnMut(u64)) -> Result<Survey, ArchiveError> {
-        let mut walk = Walk { findings: Findings::default(), progress, done: 0 };
+    pub(super) fn of(name: &Path, progress: Progress<'_>) -> Result<Survey, ArchiveError> {
+        let mut walk = Walk { findings: Findings::default(), progress, done: 0, is_stopped: false };
         let mut survey = Survey {
             files: Found::find(name)?,
             checked: Checked::default(),
@@ -55,11 +62,12 @@ impl Survey {
             has_foreign_metadata: false,
             foreign: 0,
             runs: Vec::new(),
-            disordered: 0,
+            has_more_runs: false,
             bytes: 0,
+            is_stopped: false,
         };
         survey.walk(&mut walk);
-        survey.bytes = walk.done;
+        (survey.bytes, survey.is_stopped) = (walk.done, walk.is_stopped);
         (survey.checked.findings, survey.checked.counts) = (walk.findings.kept, walk.findings.counts);
         Ok(survey)
     }
@@ -99,9 +107,9 @@ impl Survey {
         labels: &mut Labels,
     ) -> Option<u64> {
         let source = labels.reader(Role::Meta, member, &mut walk.findings);
-        if labels.is_foreign(Role::Meta) {
+        if let Some(from) = labels.foreign(Role::Meta) {
             self.has_foreign_metadata = true;
-            walk.frames(member, source, label.len());
+            walk.frames(member, source, from);
             return None;
         }
         let read = source.map(|mut source| self.read_metadata(walk, &mut source, label));
@@ -160,7 +168,9 @@ impl Survey {
                     walk.findings.add(Kind::Metadata, &path, frame.at, || problem.to_string());
                 }
             }
-            walk.done(frame.len);
+            if walk.done(frame.len).is_break() {
+                break;
+            }
         }
         Ok(scan.at())
     }
@@ -184,8 +194,8 @@ impl Survey {
             // It is there, with an end that nobody knows.
             ends.volumes.insert(number, u64::MAX);
             let source = labels.reader(Role::Volume(number), member, &mut walk.findings);
-            if labels.is_foreign(Role::Volume(number)) {
-                self.foreign += walk.frames(member, source, label.len());
+            if let Some(from) = labels.foreign(Role::Volume(number)) {
+                self.foreign += walk.frames(member, source, from);
                 course.lose();
                 continue;
             }
@@ -201,8 +211,8 @@ impl Survey {
                 None => course.lose(),
             }
         }
-        let Course { runs, disordered, records, marks, .. } = course;
-        (self.runs, self.disordered) = (runs, disordered);
+        let Course { runs, has_more_runs, records, marks, .. } = course;
+        (self.runs, self.has_more_runs) = (runs, has_more_runs);
         (self.checked.records, self.checked.marks) = (records, marks);
     }
 }
@@ -250,7 +260,9 @@ impl Walk<'_> {
                 match piece {
                     Piece::Record(frame) => {
                         count += 1;
-                        self.done(frame.len);
+                        if self.done(frame.len).is_break() {
+                            break;
+                        }
                     }
                     Piece::Damage { at, end, what } => self.damage(&member.path, at, end, &what),
                 }
@@ -271,7 +283,7 @@ impl Walk<'_> {
             return Entries::default();
         };
         let source = labels.reader(Role::Index, member, &mut self.findings);
-        let Some(mut source) = source.filter(|_| !labels.is_foreign(Role::Index)) else {
+        let Some(mut source) = source.filter(|_| labels.foreign(Role::Index).is_none()) else {
             return Entries::default();
         };
         match Entries::read(&mut source, label) {
@@ -288,9 +300,12 @@ impl Walk<'_> {
         self.findings.add(Kind::Damage, path, at, message);
     }
 
-    pub(super) fn done(&mut self, len: usize) {
+    /// So much more is walked through. Whether to go on.
+    pub(super) fn done(&mut self, len: usize) -> ControlFlow<()> {
         self.done += len as u64;
-        (self.progress)(self.done);
+        // Once stopped, each file that is left ends at its first record.
+        self.is_stopped |= (self.progress)(self.done).is_break();
+        if self.is_stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 

@@ -19,6 +19,9 @@ const MAX_COUNTERS: usize = 4 << 20;
 /// Metrics that are not described and told of by themselves.
 const MAX_UNDESCRIBED: usize = 1 << 16;
 
+/// Bytes of a name that messages show.
+const MAX_NAME: usize = 256;
+
 /// What was seen of the metrics so far.
 #[derive(Default)]
 pub(super) struct Values {
@@ -37,6 +40,8 @@ pub(super) struct Values {
 /// A metric.
 struct Seen {
     desc: Desc,
+    /// What it is called in messages, once there was one: a name may be so long that it is looked for once only.
+    name: Option<Box<str>>,
     /// The one that came behind it the last time.
     next: usize,
     /// Of how its values are sent.
@@ -114,8 +119,8 @@ impl Values {
         let desc = metadata.desc(pmid).ok()?;
         let number = self.metrics.len();
         self.numbers.insert(pmid, number);
-        let (encoding, mistyped, counters) = Default::default();
-        self.metrics.push(Seen { desc, next: number + 1, encoding, mistyped, counters });
+        let (name, encoding, mistyped, counters) = Default::default();
+        self.metrics.push(Seen { desc, name, next: number + 1, encoding, mistyped, counters });
         Some(number)
     }
 
@@ -146,7 +151,8 @@ impl Values {
         let blocks = matches!(values.get(0), Some((_, ValueRef::Block(_))));
         if !blocks && !can_be_in_place(value_type) {
             findings.again(&mut seen.encoding, Kind::Encoding, position, || {
-                format!("{}: values in place, which is not the way for its type", name(metadata, pmid))
+                let name = called(&mut seen.name, metadata, pmid);
+                format!("{name}: values in place, which is not the way for its type")
             });
             return;
         }
@@ -161,7 +167,8 @@ impl Values {
                 Ok(_) => continue,
                 Err(error) => {
                     findings.again(&mut seen.mistyped, Kind::Value, position, || {
-                        format!("{}: a value is not of its type: {error}", name(metadata, pmid))
+                        let name = called(&mut seen.name, metadata, pmid);
+                        format!("{name}: a value is not of its type: {error}")
                     });
                     continue;
                 }
@@ -173,10 +180,8 @@ impl Values {
                 let before = counter.value;
                 findings.again(&mut counter.told, Kind::Wrap, position, || {
                     let instance = if inst < 0 { String::new() } else { format!("[{inst}]") };
-                    format!(
-                        "{}{instance}: a counter went from {before} back to {value}",
-                        name(metadata, pmid)
-                    )
+                    let name = called(&mut seen.name, metadata, pmid);
+                    format!("{name}{instance}: a counter went from {before} back to {value}")
                 });
             }
             (counter.stretch, counter.value) = (self.stretch, value);
@@ -229,12 +234,13 @@ fn can_be_in_place(value_type: ValueType) -> bool {
     matches!(value_type, ValueType::I32 | ValueType::U32 | ValueType::Float | ValueType::Unknown)
 }
 
-/// What a metric is called, or its number.
+/// What a metric is called, looked for the first time only.
+fn called<'a>(known: &'a mut Option<Box<str>>, metadata: &Metadata, pmid: Pmid) -> &'a str {
+    known.get_or_insert_with(|| name(metadata, pmid).into())
+}
+
+/// What a metric is called in messages, or its number.
 pub(super) fn name(metadata: &Metadata, pmid: Pmid) -> String {
-    metadata
-        .names
-        .names_of(pmid)
-        .into_iter()
-        .next()
-        .map_or_else(|| pmid.to_string(), |name| format!("{name} ({pmid})"))
+    let name = metadata.names.short_name(pmid, MAX_NAME);
+    name.map_or_else(|| pmid.to_string(), |name| format!("{name} ({pmid})"))
 }

@@ -15,7 +15,7 @@ use crate::record::{Record, time_of};
 use pcp_model::Timestamp;
 
 /// Runs of records in order of time that are kept. An archive in order has one for each volume.
-const MAX_RUNS: usize = 1 << 16;
+pub(super) const MAX_RUNS: usize = 1 << 16;
 
 /// Whole records that follow each other in a volume and in time.
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +39,8 @@ pub(super) struct Course {
     /// Whether something was lost behind the last record.
     has_lost: bool,
     pub runs: Vec<Run>,
-    /// Whole records in runs that there was no room for.
-    pub disordered: u64,
+    /// Whether there are runs that there was no room for.
+    pub has_more_runs: bool,
     pub records: u64,
     pub marks: u64,
 }
@@ -77,7 +77,9 @@ impl Course {
                     continue;
                 }
             };
-            walk.done(frame.len);
+            if walk.done(frame.len).is_break() {
+                break;
+            }
             places.pass(frame.at);
             places.pass(frame.end());
             let record = match Record::new(source.record(frame)?, stamp, &mut layouts) {
@@ -131,7 +133,7 @@ impl Course {
                 self.runs.push(Run { volume, from, to, first, is_after_loss });
                 (self.is_new, self.has_lost) = (false, false);
             }
-            _ => self.disordered += 1,
+            _ => self.has_more_runs = true,
         }
     }
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use pcp_archive::{Kind, RepairError, Repaired, WriteError, check, repair};
@@ -138,7 +139,7 @@ fn bad_archives_are_written_anew() {
         let dir = temp_dir();
         let out = dir.path().join("out");
         let short = name.file_name().and_then(OsStr::to_str).expect("a usual name");
-        let repaired = match repair(&name, &out, &mut |_| {}) {
+        let repaired = match repair(&name, &out, &mut |_| ControlFlow::Continue(())) {
             Ok(repaired) => repaired,
             Err(RepairError::Nothing { .. }) => {
                 assert_eq!(fs::read_dir(dir.path()).expect("there").count(), 0, "{short}: something is left");
@@ -208,13 +209,39 @@ fn nothing_is_written_over() {
     for suffix in ["0", "meta", "index", "3.xz"] {
         let there = dir.path().join(format!("out.{suffix}"));
         fs::write(&there, "precious").expect("written");
-        let error = repair(name, &out, &mut |_| {}).expect_err("there is one already");
+        let error = repair(name, &out, &mut |_| ControlFlow::Continue(())).expect_err("there is one already");
         assert!(matches!(error, RepairError::Write(WriteError::Exists(_))), "{suffix}: {error}");
         assert_eq!(fs::read_to_string(&there).expect("there"), "precious");
         assert_eq!(fs::read_dir(dir.path()).expect("there").count(), 1);
         fs::remove_file(there).expect("removed");
     }
-    repair(name, &out, &mut |_| {}).expect("room for it");
+    repair(name, &out, &mut |_| ControlFlow::Continue(())).expect("room for it");
+}
+
+#[test]
+fn a_repair_that_is_stopped_leaves_nothing() {
+    let dir = temp_dir();
+    let out = dir.path().join("out");
+    let name = Path::new("/var/lib/pcp/testsuite/archives/ok-foo");
+    let mut calls = 0;
+    repair(name, &out, &mut |_| {
+        calls += 1;
+        ControlFlow::Continue(())
+    })
+    .expect("sound");
+    for suffix in ["0", "meta", "index"] {
+        fs::remove_file(out.with_extension(suffix)).expect("written");
+    }
+    // In the first walk, and in the second.
+    for last in [1, calls / 2, calls] {
+        let mut left = last;
+        let stopped = repair(name, &out, &mut |_| {
+            left -= 1;
+            if left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        assert!(matches!(stopped, Err(RepairError::Stopped { .. })), "{last} of {calls}: {stopped:?}");
+        assert_eq!(fs::read_dir(dir.path()).expect("there").count(), 0, "{last} of {calls}");
+    }
 }
 
 #[test]
@@ -245,7 +272,7 @@ fn any_damage_is_told_of_and_left_out() {
         }
         check(&name).expect("there");
         let out = dir.path().join(format!("out{round}"));
-        if let Ok(repaired) = repair(&name, &out, &mut |_| {}) {
+        if let Ok(repaired) = repair(&name, &out, &mut |_| ControlFlow::Continue(())) {
             let again = check(&out).expect("there");
             assert_eq!(again.records, repaired.records + repaired.marks, "round {round}");
             let errors = again.findings.iter().filter(|finding| {
@@ -288,7 +315,9 @@ fn what_is_in_the_way_is_told_once() {
     let name = Path::new("/var/lib/pcp/testsuite/archives/ok-foo");
     // Where nobody can make a file.
     for (out, told) in [("/nosuch/out", "/nosuch"), ("/proc/out", "/proc/out")] {
-        let error = repair(name, out.as_ref(), &mut |_| {}).expect_err("no place for it").to_string();
+        let error = repair(name, out.as_ref(), &mut |_| ControlFlow::Continue(()))
+            .expect_err("no place for it")
+            .to_string();
         assert_eq!(error, format!("{told}: No such file or directory (os error 2)"));
     }
 }

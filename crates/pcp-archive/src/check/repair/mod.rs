@@ -2,14 +2,15 @@
 //!
 //! The archive written is of version 3, whatever the one read is: stamps of version 2 have their place in it, and so has metadata
 //! of both versions. Values are copied as they are. Cost: two walks over the archive; memory as for [`check`](super::check()),
-//! a batch of metadata ([`metadata`]), and one record. Records out of order are read again and again only as often as
-//! [`values`] says.
+//! a batch of metadata ([`metadata`]), and the readers of [`values`]. Records out of order are read again and again only as often
+//! as [`values`] says.
 
 mod metadata;
 mod values;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use pcp_files::Workplace;
@@ -17,6 +18,7 @@ use pcp_files::Workplace;
 use super::Checked;
 use super::finding::Kind;
 use super::survey::Survey;
+use super::volume::MAX_RUNS;
 use crate::error::{ArchiveError, Problem};
 use crate::files::Found;
 use crate::write::{ArchiveWriter, LabelInfo, WriteError, WriteOptions};
@@ -65,8 +67,6 @@ pub enum Loss {
     Undescribed,
     /// Records of which nothing is left without those values.
     Emptied,
-    /// Records in more runs out of order than are followed.
-    Disordered,
     /// Records of instance domains beyond those that are made anew after a loss.
     Domains,
 }
@@ -82,7 +82,6 @@ impl Loss {
             Loss::Foreign => "foreign",
             Loss::Undescribed => "undescribed",
             Loss::Emptied => "emptied",
-            Loss::Disordered => "disordered",
             Loss::Domains => "domains",
         }
     }
@@ -97,7 +96,6 @@ impl Loss {
             Loss::Foreign => "records in volumes of another archive",
             Loss::Undescribed => "values of metrics that are not described",
             Loss::Emptied => "records with such values only",
-            Loss::Disordered => "records that are too far out of order",
             Loss::Domains => "records of instance domains, behind as many as are made anew after a loss",
         }
     }
@@ -134,19 +132,45 @@ pub enum RepairError {
         /// Whether a volume is compressed, so that every step back costs decoding.
         is_packed: bool,
     },
+    /// `progress` said so.
+    #[error("{}: stopped before all was written: nothing is", path.display())]
+    Stopped {
+        /// What would have been written.
+        path: PathBuf,
+    },
+    /// There are more stretches of records than are followed.
+    #[error(
+        "{}: damage and times that go back cut its records into more than {most} stretches: nothing is written; repair \
+         copies of it with fewer of its volumes", path.display()
+    )]
+    Runs {
+        /// The archive.
+        path: PathBuf,
+        /// How many are followed.
+        most: usize,
+    },
 }
 
 /// What of whole records is left out while they are written.
 type Losses = BTreeMap<Loss, u64>;
 
 /// Writes what is whole of the archive `name` to an archive `out` that is not there yet. `progress` is told the bytes walked
-/// through, which in the end are about twice those of the archive.
+/// through, which in the end are about twice those of the archive, and says whether to go on: an end in any other way, such as by
+/// a signal, leaves a hidden directory beside `out`.
 ///
 /// # Errors
 /// [`RepairError`]; files of an archive `out` are never written over, and are there all or none.
-pub fn repair(name: &Path, out: &Path, progress: &mut dyn FnMut(u64)) -> Result<Repaired, RepairError> {
+pub fn repair(
+    name: &Path,
+    out: &Path,
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<Repaired, RepairError> {
     refuse_existing(out)?;
+    let stopped = || RepairError::Stopped { path: out.to_owned() };
     let survey = Survey::of(name, progress)?;
+    if survey.is_stopped {
+        return Err(stopped());
+    }
     let nothing = |reason| RepairError::Nothing { path: name.to_owned(), reason };
     let label = survey.checked.label.clone().ok_or_else(|| nothing("no label can be read"))?;
     if survey.has_foreign_metadata {
@@ -154,6 +178,9 @@ pub fn repair(name: &Path, out: &Path, progress: &mut dyn FnMut(u64)) -> Result<
     }
     if survey.metadata.is_empty() {
         return Err(nothing("no metric is described"));
+    }
+    if survey.has_more_runs {
+        return Err(RepairError::Runs { path: name.to_owned(), most: MAX_RUNS });
     }
     let start = survey.runs.iter().map(|run| run.first).min();
     let start = start.ok_or_else(|| nothing("no record of values is whole"))?;
@@ -167,9 +194,10 @@ pub fn repair(name: &Path, out: &Path, progress: &mut dyn FnMut(u64)) -> Result<
     let mut writer = ArchiveWriter::create(place.path().join(WRITTEN), info, WriteOptions::default())?;
     writer.begin(start)?;
     let mut losses = losses(&survey.checked);
-    losses.extend([(Loss::Foreign, survey.foreign), (Loss::Disordered, survey.disordered)]);
+    losses.insert(Loss::Foreign, survey.foreign);
     let metadata = metadata::copy(&survey, &mut writer, &mut losses)?;
-    let (records, marks) = values::copy(name, &survey, label.stamp(), &mut writer, &mut losses, progress)?;
+    let copied = values::copy(name, &survey, label.stamp(), &mut writer, &mut losses, progress)?;
+    let ControlFlow::Continue((records, marks)) = copied else { return Err(stopped()) };
     if records == 0 {
         return Err(nothing("no record has values of a metric that is described"));
     }

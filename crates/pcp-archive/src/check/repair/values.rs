@@ -4,14 +4,19 @@
 //! reader of its own, as long as no more than [`OPEN`] of them interleave. Where more do, readers are closed and opened again,
 //! which costs reading, and in a compressed volume decoding what is in front. So work is bounded: [`MAX_WORK_FACTOR`] times
 //! the archive and [`MAX_WORK`] bytes are read and decoded, and no more.
+//!
+//! Memory: that of [`OPEN`] readers. Each has a window of 256 KiB, or its longest record; of a compressed volume also 16 MiB of
+//! what was decoded, and a decoder, which takes what the file says that it needs (8 MiB by default of `xz` and `zstd`) and
+//! 128 MiB at most: 1.2 GiB for all in the worst case.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use rustc_hash::FxHashSet;
 
 use super::{Loss, Losses, RepairError};
-use crate::check::survey::Survey;
+use crate::check::survey::{Progress, Survey};
 use crate::check::volume::Run;
 use crate::error::{ArchiveError, Problem};
 use crate::fields::Stamp;
@@ -39,15 +44,15 @@ struct Cursor {
     next: Timestamp,
 }
 
-/// Writes them: how many records, and how many marks besides.
+/// Writes them, as long as `progress` says to go on: how many records, and how many marks besides.
 pub(super) fn copy(
     name: &Path,
     survey: &Survey,
     stamp: Stamp,
     writer: &mut ArchiveWriter,
     losses: &mut Losses,
-    progress: &mut dyn FnMut(u64),
-) -> Result<(u64, u64), RepairError> {
+    progress: Progress<'_>,
+) -> Result<ControlFlow<(), (u64, u64)>, RepairError> {
     let limit = survey.bytes.saturating_mul(MAX_WORK_FACTOR).saturating_add(MAX_WORK);
     let mut readers = Readers { files: &survey.files, open: Vec::new(), work: 0 };
     let described: FxHashSet<Pmid> = survey.metadata.pmids().collect();
@@ -83,7 +88,9 @@ pub(super) fn copy(
                 emptied += 1;
             }
             done += frame.len as u64;
-            progress(done);
+            if progress(done).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
             cursor.at = frame.end();
             if cursor.at < run.to {
                 let Some(next) = source.frame(cursor.at)? else {
@@ -106,7 +113,7 @@ pub(super) fn copy(
         }
     }
     losses.extend([(Loss::Undescribed, undescribed), (Loss::Emptied, emptied)]);
-    Ok((records, marks))
+    Ok(ControlFlow::Continue((records, marks)))
 }
 
 /// Readers of the runs that were read last.
