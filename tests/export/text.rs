@@ -160,3 +160,37 @@ fn the_main_program_tells_where_the_other_comes_from() {
     let help = env.run(&alone, ["export", "--help"]).ok();
     assert!(help.contains("--parquet <DIR>") && help.contains("Usage: jumpseat export"), "{help}");
 }
+
+#[test]
+fn what_is_left_out_of_a_damaged_archive_is_told_once() {
+    let dir = temp_dir();
+    let base = dir.path().join("cut");
+    for suffix in ["0", "index", "meta"] {
+        let mut bytes = fs::read(archive(&format!("changeinst.{suffix}"))).expect("PCP's test suite");
+        match suffix {
+            // The last record is not whole.
+            "0" => bytes.truncate(bytes.len() - 7),
+            // The third entry is of a volume that is not there.
+            "index" => bytes[132 + 2 * 20 + 11] = 9,
+            _ => {}
+        }
+        fs::write(base.with_extension(suffix), bytes).expect("the test's directory is writable");
+    }
+    let cut = base.display().to_string();
+    let parquet = format!("--parquet={}", dir.path().join("lake").display());
+    for format in ["--csv", "--json", "--openmetrics", &parquet] {
+        let told = export(["-a", &cut, format, "sample.seconds"]);
+        // Reading up to the damage is not all that was asked for.
+        assert_eq!(told.status.code(), Some(1), "{told}");
+        let index = format!(
+            "jumpseat export: Warning: {cut}: 1 of 9 entries of the temporal index cannot be meant, and are not used\n"
+        );
+        let end = format!("jumpseat export: Warning: {cut}: the last record that is whole ends at byte ");
+        for text in [index, end] {
+            assert_eq!(told.stderr.matches(&text).count(), 1, "{told}");
+        }
+        assert_eq!(told.stderr.matches("Warning").count(), 2, "{told}");
+    }
+    let sound = export(["-a", &archive("changeinst"), "--csv", "sample.seconds"]);
+    assert!(sound.status.success() && sound.stderr.is_empty(), "{sound}");
+}

@@ -392,6 +392,10 @@ fn a_password_is_never_shown() {
             "auth: the collector has let the user in\n",
         ],
     );
+    // In hints, too.
+    let hint = env.run(JUMPSEAT, ["export", "-h", &host(secret), "no.such.metric"]);
+    tells(&hint.stderr, &["jumpseat info -h pcps://localhost:", "&pass=...` lists"]);
+    is_silent(&hint, secret);
     let other = "Wq9improbable";
     let wrong = env.run(JUMPSEAT, ["probe", "-D", "all", "-h", &host(other), metric]);
     assert!(!wrong.status.success(), "{wrong}");
@@ -410,24 +414,37 @@ fn a_password_is_never_shown() {
 #[test]
 fn messages_about_a_host_hide_its_password() {
     let (env, port) = (PcpEnv::new(), support::free_port());
-    let out = temp_dir().path().join("out").display().to_string();
+    let dir = temp_dir();
+    let out = dir.path().join("out").display().to_string();
+    let definitions = dir.path().join("definitions").display().to_string();
+    fs::write(&definitions, "x = 1\n").unwrap();
     for host in [
         format!("pcp://localhost:{port}?method=plain&user=u&pass=Xq7unlikely"),
         "local:a:b?pass=Xq7unlikely".to_owned(),
         "?pass=Xq7unlikely".to_owned(),
         "host?secure=x&password=Xq7unlikely".to_owned(),
     ] {
-        let probe: &[&str] = &["probe", "-h", &host, "x"];
-        let record: &[&str] = &["record", "-h", &host, &out, "x"];
-        let export: &[&str] = &["export", "-h", &host, "x"];
-        let top: &[&str] = &["top", "-h", &host, "--once", "x"];
-        for words in [probe, record, export, top] {
+        let definitions = definitions.as_str();
+        for words in [
+            &["probe", "-h", &host, "x"] as &[&str],
+            &["probe", "-h", &host, "-h", &host, "x"],
+            &["record", "-h", &host, &out, "x"],
+            &["export", "-h", &host, "x"],
+            &["top", "-h", &host, "--once", "x"],
+            &["self-check", "-h", &host],
+            &["derive", "check", "--host", &host, definitions],
+        ] {
             let told = env.run(JUMPSEAT, words);
             assert!(!told.status.success(), "{told}");
             assert!(told.stderr.contains("=..."), "{told}");
-            assert!(!told.stderr.contains("Xq7"), "{told}");
+            assert!(!format!("{}{}", told.stdout, told.stderr).contains("Xq7"), "{told}");
         }
     }
+    let mut of_list = env.clone();
+    of_list.set("PCP_HOST_LIST", "a,b?container=c,d?pass=Xq7unlikely");
+    let told = of_list.run(JUMPSEAT, ["probe", "x"]);
+    assert!(told.stderr.contains("too many hosts requested: a,b?container=c,d?pass=...\n"), "{told}");
+    assert!(!told.stderr.contains("Xq7"), "{told}");
 }
 
 #[test]

@@ -169,7 +169,7 @@ fn what_is_wrong_is_told_alike() {
     assert!(pair.finish() >= 60);
 }
 
-const WRONG: [&str; 66] = [
+const WRONG: [&str; 72] = [
     "root { a }\n",
     "root { a 29:0:1 \n",
     "root { a 29:0 }\n",
@@ -201,6 +201,12 @@ const WRONG: [&str; 66] = [
     "root { aa }\n#include \"bad-part\"\n",
     "#include \"deep2\"\nroot { }\n",
     "#foo\nroot { a 29:0:1 }\n",
+    "root {\n#fumble\n}\n",
+    "#define B bb\nroot {\n a 29:0:1  \n\n  #fumble A  :  B\n}\n",
+    "/* x */\n\n#foo\nroot { a 29:0:1 }\n",
+    "root {\n a 29:0:1\n# 12 foo\n}\n",
+    "root {\n a 29:0:1\n# 12\n}\n",
+    "root {\n# 12 \"other\"\n#fumble\n}\n",
     "#ifdef A\nroot { a 29:0:1 }\n",
     "#endif\nroot { a 29:0:1 }\n",
     "#else\nroot { a 29:0:1 }\n",

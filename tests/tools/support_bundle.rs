@@ -97,3 +97,29 @@ fn a_bundle_tells_what_could_not_be_had() {
     assert!(check.contains("did you mean `events`?"), "{check}");
     assert!(!parts.iter().any(|(name, _)| name.ends_with("agent.log")));
 }
+
+#[test]
+fn a_bundle_has_no_password_of_a_host() {
+    let dir = temp_dir();
+    let config = dir.path().join("j.toml");
+    let text = |path: &Path| path.display().to_string();
+    for (at, (host, pmcd)) in [
+        ("unix:/nonexistent?user=u&pass=Xq7unlikely", "localhost?user=u&pass=Xq7unlikely"),
+        ("host?secure=x&password=Xq7unlikely", "host?secure=x&password=Xq7unlikely"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        fs::write(&config, format!("[derived]\npmcd = '{pmcd}'\n"))
+            .expect("the test's directory is writable");
+        let output = dir.path().join(format!("bundle{at}.tar"));
+        let args = ["support", "-o", &text(&output), "-c", &text(&config), "-h", host, "--no-log"];
+        let state_dir = ["--state-dir".to_owned(), text(dir.path())];
+        let told = PcpEnv::new().run(JUMPSEAT, args.map(str::to_owned).into_iter().chain(state_dir)).ok();
+        assert!(told.contains("pass=...") || told.contains("password=..."), "{told}");
+        assert!(!told.contains("Xq7"), "{told}");
+        for (name, text) in parts(&output) {
+            assert!(!text.contains("Xq7"), "{name}: {text}");
+        }
+    }
+}

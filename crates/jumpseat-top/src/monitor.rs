@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use jumpseat_tools::archive;
+use jumpseat_tools::{archive, complain};
 use pcp_client::{ClientError, Context, Fetched, StateChange, Waiting, without_password};
 use pcp_model::{Desc, PmError, Pmid, Value, ValueSet, ValueType};
 
@@ -122,6 +122,8 @@ impl Monitor {
         let mut context = archive(names).map_err(|error| error.to_string())?;
         let host = context.host_name().unwrap_or_else(|_| names.to_owned());
         let tape = tape(&mut context)?;
+        // Its end was looked for, and the screen is not taken yet.
+        context.take_mended().iter().for_each(|mended| complain!("jumpseat top: Warning: {mended}"));
         Ok(Monitor::new(context, host, Some(tape)))
     }
 

@@ -132,17 +132,18 @@ const HIDDEN: &str = "...";
 /// ```
 pub fn without_password(spec: &str) -> Cow<'_, str> {
     let Some((hosts, attributes)) = spec.split_once('?') else { return spec.into() };
-    let hides = |attribute: &str| match attribute.split_once('=') {
-        // Who has misspelt the key has meant it all the same.
-        Some((key, _)) => key.to_ascii_lowercase().contains("pass"),
-        None => false,
+    // Where a password begins. Who has misspelt the key has meant it all the same, and in a list of hosts the key of one stands
+    // behind the value of the one before.
+    let begin = |attribute: &str| {
+        let key = attribute.to_ascii_lowercase().find("pass")?;
+        Some(key + attribute[key..].find('=')? + 1)
     };
-    if !attributes.split('&').any(hides) {
+    if attributes.split('&').all(|attribute| begin(attribute).is_none()) {
         return spec.into();
     }
-    let shown = attributes.split('&').map(|attribute| match attribute.split_once('=') {
-        Some((key, _)) if hides(attribute) => format!("{key}={HIDDEN}"),
-        _ => attribute.to_owned(),
+    let shown = attributes.split('&').map(|attribute| match begin(attribute) {
+        Some(begin) => format!("{}{HIDDEN}", &attribute[..begin]),
+        None => attribute.to_owned(),
     });
     format!("{hosts}?{}", shown.collect::<Vec<_>>().join("&")).into()
 }
@@ -405,6 +406,8 @@ mod tests {
             ("local:?PASS=%zz&pass=b", "local:?PASS=...&pass=..."),
             ("a?b?pass=secret", "a?b?pass=..."),
             ("a?pass", "a?pass"),
+            ("a?user=passer", "a?user=passer"),
+            ("a,b?container=c,d?pass=secret&user=u", "a,b?container=c,d?pass=...&user=u"),
         ] {
             assert_eq!(without_password(spec), expected);
         }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use jumpseat::agent::{Config, Trust};
 use jumpseat::client::group::{FetchGroup, ItemHandle, Scale};
-use jumpseat::client::{Context, HostOptions, HostSpec};
+use jumpseat::client::{Context, HostOptions, HostSpec, without_password};
 
 use crate::say::sayln;
 
@@ -60,8 +60,10 @@ pub(crate) fn run(args: &SelfCheckArgs) -> ExitCode {
 
 /// What the agent of a collector says.
 fn ask(host: &str) -> Result<Vec<(&'static str, String)>, String> {
-    let failed = |error: String| format!("{host}: {error}; --host names another collector, --here asks none");
-    let spec: HostSpec = host.parse().map_err(|error| format!("-h {host}: {error}"))?;
+    let shown = without_password(host);
+    let failed =
+        |error: String| format!("{shown}: {error}; --host names another collector, --here asks none");
+    let spec: HostSpec = host.parse().map_err(|error| format!("-h {shown}: {error}"))?;
     let (options, warnings) = HostOptions::from_env();
     warnings.iter().for_each(|warning| complain!("jumpseat: {warning}"));
     let context = Context::host_with(&spec, &options).map_err(|error| failed(error.to_string()))?;

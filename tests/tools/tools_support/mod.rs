@@ -177,6 +177,11 @@ impl Pair {
         Some(text)
     }
 
+    /// Runs PCP's tool alone.
+    pub(crate) fn pcps(&self, tool: &str, args: &str) -> Output {
+        self.run_words(&Path::new(PCP_BIN).join(tool), &split(args))
+    }
+
     /// Runs our tool alone.
     pub(crate) fn ours(&self, tool: &str, args: &str) -> Output {
         self.run_words(&self.links.join(tool), &split(args))

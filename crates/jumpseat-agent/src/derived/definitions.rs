@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::identity::{NAME, derived_name};
 use crate::sampler::Handle;
+use pcp_client::without_password;
 use pcp_derive::{BindError, BindErrorKind, Bound, BoundNode, Definition, Fact, Kind, Registry, Tree, parse};
 use pcp_model::{Desc, InDom, Pmid, ValueType};
 
@@ -158,7 +159,7 @@ pub(super) fn check(
             return Err(format!(
                 "it has instances of {}, which clients would ask the pmcd of this host for: take a function \
                  that makes one value of them, or scalar(x[instance])",
-                foreign.host.as_deref().unwrap_or_default()
+                without_password(foreign.host.as_deref().unwrap_or_default())
             ));
         }
     }
@@ -226,7 +227,7 @@ pub(super) fn reason(error: &BindError, foreign: &Foreign, most: usize) -> Strin
     }
     match (&foreign.host, foreign.known(name)) {
         (Some(host), Some(Known::Unknown(code))) => {
-            format!("{name} is not a metric of this agent, and {host} says: {code}")
+            format!("{name} is not a metric of this agent, and {} says: {code}", without_password(host))
         }
         (None, _) if !name.starts_with("jumpseat.") => format!(
             "{name} is not a metric of this agent; for those of others, set derived.pmcd in the configuration"

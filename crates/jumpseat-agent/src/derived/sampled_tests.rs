@@ -371,13 +371,15 @@ fn what_a_reload_no_longer_allows_is_refused_with_the_reason() {
 
 #[test]
 fn instances_of_another_host_are_nothing_to_give_to_clients_of_this_one() {
-    let other = |config: &mut DerivedConfig| config.pmcd = Some("192.0.2.1".to_owned());
+    let other =
+        |config: &mut DerivedConfig| config.pmcd = Some("192.0.2.1?user=u&pass=Xq7unlikely".to_owned());
     let mut sampled =
         Sampled::with("all = disk.busy\nsum = sum(disk.busy)\none = scalar(disk.busy[sda])\n", other);
     sampled.learn(&["disk.busy"]);
     assert_eq!(sampled.derived().counts(), Counts { usable: 2, waiting: 0, refused: 1 });
     let text = sampled.help("all");
-    assert!(text.contains("it has instances of 192.0.2.1"), "{text}");
+    // Whoever may fetch reads this.
+    assert!(text.contains("it has instances of 192.0.2.1?user=u&pass=..., which"), "{text}");
     let client = sampled.client();
     sampled.fetch(client, &["one"]);
     sampled.sample(1, &[("disk.busy", &[(0, Value::U32(4)), (1, Value::U32(5))])]);

@@ -69,11 +69,12 @@ impl Source {
             "" => connect(args.host.as_deref())?,
             names => archive(names).map_err(ExportError::source(names))?,
         };
+        tell_mended(&mut context);
         defined.load_defaults(&call);
         define(args, &context)?;
         let option = match (archives.as_str(), &args.host) {
             ("", None) => String::new(),
-            ("", Some(host)) => format!(" -h {host}"),
+            ("", Some(host)) => format!(" -h {}", without_password(host)),
             (names, _) => format!(" -a {names}"),
         };
         let metrics = select(args, &mut context)?;
@@ -97,6 +98,8 @@ impl Source {
             metrics.iter().for_each(|metric| drop(labels.of_metric(&mut context, &metric.desc)));
         }
         let (began, window) = window(args, &mut context, zone.as_ref())?;
+        // Now its end was looked for.
+        tell_mended(&mut context);
         Ok(Source {
             host,
             metrics,
@@ -150,6 +153,11 @@ pub(crate) fn interval(args: &ExportArgs) -> Result<Option<Duration>, ExportErro
             Err(error) => Err(ExportError::Usage(format!("-t:\n{error}"))),
         },
     }
+}
+
+/// Tells what of damaged archives is done without, each once.
+fn tell_mended(context: &mut Context) {
+    context.take_mended().iter().for_each(|mended| complain!("{NAME}: Warning: {mended}"));
 }
 
 fn connect(host: Option<&str>) -> Result<Context, ExportError> {

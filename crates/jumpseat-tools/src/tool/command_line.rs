@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use pcp_client::{Duplicates, NameSpace};
+use pcp_client::{Duplicates, NameSpace, without_password};
 use pcp_derive::Dialect;
 use pcp_model::time::parse_interval;
 use pcp_model::{Level, PmError};
@@ -234,7 +234,7 @@ impl<O: Copy> CommandLine<O> {
         if !self.common.archives.is_empty() {
             self.complain("only one host or archive allowed");
         } else if self.common.host.is_some() {
-            self.complain(&format!("too many hosts requested: {host}"));
+            self.complain(&format!("too many hosts requested: {}", without_password(&host)));
         } else {
             self.common.host = Some(host);
         }
@@ -245,7 +245,7 @@ impl<O: Copy> CommandLine<O> {
         if !self.common.archives.is_empty() {
             self.complain("only one of hosts or archives allowed");
         } else if self.common.host.is_some() || hosts.contains(',') {
-            self.complain(&format!("too many hosts requested: {hosts}"));
+            self.complain(&format!("too many hosts requested: {}", without_password(&hosts)));
             // So that an archive after it is refused, too.
             self.common.host.get_or_insert(hosts);
         } else {

@@ -1,17 +1,17 @@
 //! What an archive's label says about the source.
 
 use crate::provider::answer;
-use crate::{ClientError, Context, ContextKind, Fetched};
+use crate::{ClientError, Context, ContextKind, Fetched, without_password};
 use pcp_archive::LabelInfo;
 use pcp_model::PmError;
 
 /// The label of an archive of this context's metrics, recorded by this process. `host` is for sources that do
-/// not tell their name.
+/// not tell their name; a password in it is left out.
 ///
 /// # Errors
 /// Those of the source as a whole.
 pub fn label_of(context: &mut Context, host: &str) -> Result<LabelInfo, ClientError> {
-    let host = answer(context.host_name())?.unwrap_or_else(|_| host.to_owned());
+    let host = answer(context.host_name())?.unwrap_or_else(|_| without_password(host).into_owned());
     let zone = match context.kind() {
         ContextKind::Archive => Some(context.time_zone()?),
         _ => text(context, "pmcd.timezone")?,

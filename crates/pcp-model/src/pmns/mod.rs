@@ -39,9 +39,14 @@ pub enum Problem {
     UnfinishedComment,
     /// A directive this reader does not know.
     #[error(
-        "#{0} is not supported here (#define, #undef, #ifdef, #ifndef, #else, #endif, and in files #include are)"
+        "#{name} is not supported here (#define, #undef, #ifdef, #ifndef, #else, #endif, and in files #include are)"
     )]
-    Directive(String),
+    Directive {
+        /// Its first word.
+        name: String,
+        /// The byte at which the last word before it stands in a line of its own: there PCP's parser puts its mark.
+        mark: Option<usize>,
+    },
     /// The word after `#define` and the like.
     #[error("illegal character in macro name {0:?}")]
     MacroName(String),

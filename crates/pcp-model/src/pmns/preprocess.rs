@@ -119,7 +119,10 @@ impl Preprocessor<'_> {
                     at.number = line.saturating_sub(1);
                     Ok(())
                 }
-                _ => Err(bad(Problem::Directive(name.to_owned()))),
+                _ => Err(PmnsError {
+                    text: tidy(&substitute(text, &|word| self.value(word))),
+                    ..PmnsError::at_line(&file, at.number, self.unknown(name))
+                }),
             },
         }
     }
@@ -149,13 +152,21 @@ impl Preprocessor<'_> {
     /// The file to be read in place of an `#include`: its name, and its text.
     fn include(&self, rest: &str) -> Result<(String, String), Problem> {
         let Includes::From(dirs) = self.includes else {
-            return Err(Problem::Directive("include".to_owned()));
+            return Err(self.unknown("include"));
         };
         let wanted = include_name(rest)?;
         if self.open == MAX_OPEN {
             return Err(Problem::TooDeep);
         }
         open(wanted, dirs).ok_or_else(|| Problem::IncludeFile(wanted.to_owned()))
+    }
+
+    /// A directive that is none. To PCP's parser it is a bad line marker, which it tells of at the word that it has read last.
+    fn unknown(&self, name: &str) -> Problem {
+        let text = self.out.iter().rev().map(|line| line.text.trim_end()).find(|text| !text.is_empty());
+        let mark =
+            text.map(|text| text.rfind(|c: char| c.is_ascii_whitespace()).map_or(0, |blank| blank + 1));
+        Problem::Directive { name: name.to_owned(), mark }
     }
 
     /// What a macro stands for.
@@ -328,10 +339,15 @@ mod tests {
         assert_eq!(last.map(|line| line.number), Some(usize::MAX), "no line follows the last");
     }
 
+    fn unknown(name: &str, mark: Option<usize>) -> Problem {
+        Problem::Directive { name: name.to_owned(), mark }
+    }
+
     #[test]
     fn what_is_not_understood_is_refused_with_its_line() {
-        assert_eq!(words("\n#include <stdpmid>"), Err((2, Problem::Directive("include".into()))));
-        assert_eq!(words("# comment"), Err((1, Problem::Directive("comment".into()))));
+        assert_eq!(words("\n#include <stdpmid>"), Err((2, unknown("include", None))));
+        assert_eq!(words("# comment"), Err((1, unknown("comment", None))));
+        assert_eq!(words("root {\n  a SYM:1:1 \n\n#fumble"), Err((4, unknown("fumble", Some(2)))));
         assert_eq!(words("#define F(x) x"), Err((1, Problem::MacroName("F(x)".into()))));
         assert_eq!(words("#define"), Err((1, Problem::NoMacroName)));
         assert_eq!(words("#define A b c"), Err((1, Problem::ExtraText("c".into()))));

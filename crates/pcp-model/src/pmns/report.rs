@@ -13,10 +13,22 @@ impl PmnsError {
         let (place, what) = match self.words() {
             Words::Preprocessor { place, what } => (place, what),
             Words::Syntax(what) => return self.with_place(&what),
+            Words::Marker { line, mark } => return self.bad_marker(line, mark),
             Words::Whole(what) => return format!("{WHO}{what}\n"),
         };
         let place = if place { format!("{file}[{line}]: {text}") } else { format!("{file}:") };
         format!("pmcpp: {place}\npmcpp: Error: {what}\n{WHO}pmcpp returned non-zero exit status\n")
+    }
+
+    /// A directive that the preprocessor has left to the parser.
+    fn bad_marker(&self, line: usize, mark: Option<usize>) -> String {
+        let PmnsError { file, text, .. } = self;
+        let what = format!("{WHO}Illegal line number control number");
+        let mark = mark.map(|column| format!("    {}^\n", " ".repeat(column))).unwrap_or_default();
+        match line {
+            0 => format!("{what}\n"),
+            line => format!("[{file}:{line}] {what}\n    {text}\n{mark}"),
+        }
     }
 
     /// A problem of the text, with the line and a mark below the place.
@@ -52,7 +64,11 @@ impl PmnsError {
                 "End of input and no matching #endif for #ifdef or #ifndef at line {}",
                 self.line
             )),
-            Directive(_) => Words::Whole("Illegal line number control number".to_owned()),
+            // What is no number leaves the parser at the line before.
+            Directive { name, mark } => {
+                let line = name.parse().unwrap_or(self.line.saturating_sub(1));
+                Words::Marker { line, mark: *mark }
+            }
             MacroName(_) => preprocessor("Illegal character in macro name"),
             NoMacroName => preprocessor("Missing macro name"),
             ExtraText(_) => preprocessor("Unexpected extra text in a control line"),
@@ -97,6 +113,8 @@ enum Words {
     Preprocessor { place: bool, what: String },
     /// The parser, with the line.
     Syntax(String),
+    /// The parser, of a line that it takes for a marker: with the line where it was, and the place of the word before.
+    Marker { line: usize, mark: Option<usize> },
     /// The loader, about the whole.
     Whole(String),
 }

@@ -6,7 +6,7 @@ use std::{fs, io};
 
 use clap::Args;
 use jumpseat::agent::{self, Clients, Config, RunningAgent, Setup, Signals, Trust};
-use jumpseat::client::Context;
+use jumpseat::client::{Context, without_password};
 use jumpseat::derive::{
     BindError, BindErrorKind, ConfigProblem, Dialect, Level, Meta, MetricSource, Registry,
 };
@@ -60,8 +60,8 @@ impl MetadataArgs {
     /// The metrics, if there is anything to know them from.
     pub(super) fn open(&self) -> io::Result<Option<Metadata>> {
         if let Some(host) = &self.host {
-            let context =
-                Context::host(host).map_err(|error| io::Error::other(format!("{host}: {error}")))?;
+            let failed = |error| io::Error::other(format!("{}: {error}", without_password(host)));
+            let context = Context::host(host).map_err(failed)?;
             return Ok(Some(Metadata::Host(Box::new(context))));
         }
         if self.agent {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use jumpseat::agent::check::{self, Setting};
 use jumpseat::agent::{Config, ConfigError};
-use jumpseat::client::{Context, Fetched, HostOptions, HostSpec};
+use jumpseat::client::{Context, Fetched, HostOptions, HostSpec, without_password};
 use jumpseat::model::{InDom, PrintOptions};
 use jumpseat::source::follow::Run;
 
@@ -125,7 +125,7 @@ fn checked(site: &Site<'_>) -> Result<String, String> {
 }
 
 fn metrics(host: &str) -> Result<String, String> {
-    let failed = |error: &dyn std::fmt::Display| format!("{host}: {error}");
+    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", without_password(host));
     let spec: HostSpec = host.parse().map_err(|error| failed(&error))?;
     let (options, _) = HostOptions::from_env();
     let mut context = Context::host_with(&spec, &options).map_err(|error| failed(&error))?;
