@@ -387,13 +387,19 @@ fn folios() {
         archives.compare("pminfo", [format!("-a {folio} sample.bin")]);
     }
     // An archive that is named already is not there twice.
-    let lists = ["-a @gap -a nosuch -a @gap x", "-a a,nosuch,b -a nosuch x", "-a nosuchx -a nosuch x"];
+    let lists = [
+        "-a @gap -a nosuch -a @gap x",
+        "-a a,nosuch,b -a nosuch x",
+        "-a nosuchx -a nosuch x",
+        "-a ''",
+        "-a '' x",
+    ];
     archives.compare("pmprobe", lists.map(str::to_owned));
     let first = dir.path().join("folio0").display().to_string();
     let told = archives.pair.pmcd().run(JUMPSEAT, ["info", "-a", &first, "sample.bin"]);
     let hint = format!("{first} is a folio: name its archives, -a {gap}, or set PCP_FOLIO={first}\n");
     assert!(!told.status.success() && told.stderr.ends_with(&hint), "{told}");
-    archives.finish(81);
+    archives.finish(83);
 }
 
 /// Something that our tools do otherwise with a damaged archive, as `docs/differences.md` has it.

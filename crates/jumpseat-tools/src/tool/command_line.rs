@@ -212,12 +212,13 @@ impl<O: Copy> CommandLine<O> {
 
     fn add_archive(&mut self, archive: String, refusal: &str) {
         // One that is in the list is not added again.
-        let archives = &mut self.common.archives;
-        let is_known = |archive| format!(",{},", archives.join(",")).contains(&format!(",{archive},"));
+        let listed = format!(",{},", self.common.archives.join(","));
+        // Of an empty list an empty name is no part.
+        let known = !self.common.archives.is_empty() && listed.contains(&format!(",{archive},"));
         match self.common.host {
             Some(_) => self.complain(refusal),
-            None if !archives.is_empty() && is_known(&archive) => {}
-            None => archives.push(archive),
+            None if known => {}
+            None => self.common.archives.push(archive),
         }
     }
 
