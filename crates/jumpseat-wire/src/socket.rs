@@ -116,9 +116,13 @@ mod tests {
         );
     }
 
-    /// The same cases as in the tests of `pcp_files::settings`.
     #[test]
     fn a_directory_is_read_by_the_same_rules_as_elsewhere() {
+        let file = tempfile::NamedTempFile::new().expect("temporary file");
+        let elsewhere = || {
+            let of = |name: &str| (name == "PCP_CONF").then(|| file.path().into());
+            pcp_files::settings::setting_of(of, "PCP_RUN_DIR")
+        };
         for (text, expected) in [
             ("PCP_RUN_DIR=/run/a \n", Some("/run/a")),
             ("PCP_RUN_DIR=\"/run/a b\"\n", Some("/run/a b")),
@@ -131,6 +135,8 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(in_conf(text), expected, "{text}");
+            fs::write(file.path(), text).expect("writable");
+            assert_eq!(elsewhere(), expected.map(OsString::from), "{text}");
         }
     }
 }

@@ -19,7 +19,7 @@ use super::namespace::{NameSpace, NamedProvider};
 use super::provider::{self, Child, ContextKind, FetchRequest, Found, Lookup, Mode, Provider, Recording};
 use super::registry::{self, SharedRegistry};
 use super::traversal::merged;
-use super::waiting::{Waiting, wait_for};
+use super::waiting::Waiting;
 use pcp_derive::{Answer, Column, DerivedContext, HelpKind};
 use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, Level, PmError, Pmid, Profile, Timestamp, ValueSet};
 use pcp_pdu::{Fetched, LabelTarget, StateChange, TextLevel, TextTarget};
@@ -582,19 +582,6 @@ impl Context {
             debug::answered(&done, out);
         }
         done.map(|()| true)
-    }
-
-    /// Goes on to its end with a fetch or a reconnect that was started, and waits for it: for who cannot go on without waiting any more.
-    ///
-    /// # Errors
-    /// As [`Context::fetch`].
-    pub fn finish(&mut self, out: &mut Fetched) -> Result<()> {
-        while !self.advance(out)? {
-            if let Some(waiting) = self.waiting() {
-                wait_for(waiting)?;
-            }
-        }
-        Ok(())
     }
 
     /// What has to come before [`Context::advance`] can go on; `None` if it can at once.

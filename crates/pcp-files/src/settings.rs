@@ -113,22 +113,4 @@ mod tests {
         assert_eq!(of("", ""), Some("of the file".into()));
         assert_eq!(of("", "/nosuch"), None);
     }
-
-    /// The same cases as in the tests of `jumpseat_wire::socket`.
-    #[test]
-    fn a_directory_is_read_by_the_same_rules_as_by_senders() {
-        for (text, expected) in [
-            ("PCP_RUN_DIR=/run/a \n", Some("/run/a")),
-            ("PCP_RUN_DIR=\"/run/a b\"\n", Some("/run/a b")),
-            ("PCP_RUN_DIR='/run/a'", Some("/run/a")),
-            ("PCP_RUN_DIR=\"'/run/a'\"", Some("'/run/a'")),
-            ("PCP_RUN_DIR=\"/run/a'", Some("\"/run/a'")),
-            ("PCP_RUN_DIR=/run/a\"\"", Some("/run/a\"\"")),
-            ("PCP_RUN_DIR=\nPCP_RUN_DIR=\"\"\nPCP_RUN_DIR=/run/b\nPCP_RUN_DIR=/run/c\n", Some("/run/b")),
-            ("#PCP_RUN_DIR=/run/a\n PCP_RUN_DIR=/run/b\nPCP_RUN_DIR =/run/c\nPCP_RUN_DIRS=/run/d\n", None),
-            ("", None),
-        ] {
-            assert_eq!(parse(text).get("PCP_RUN_DIR").map(String::as_str), expected, "{text}");
-        }
-    }
 }
