@@ -82,6 +82,11 @@ impl<'a> Record<'a> {
         self.size
     }
 
+    /// All value sets.
+    pub(super) fn all(&self) -> Sets<'a> {
+        self.sets
+    }
+
     /// Number of value sets.
     pub fn metrics(&self) -> usize {
         self.sets.len()

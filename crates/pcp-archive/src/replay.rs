@@ -9,7 +9,7 @@ use super::interpolated::RuleOptions;
 use super::reader::{Archive, Direction, Place, RecordPlace, Step};
 use super::record::Record;
 use pcp_model::{InDom, Inst, PmError, Pmid, Profile, Timestamp};
-use pcp_pdu::{Fetched, SetRef, ValuesRef};
+use pcp_pdu::{Fetched, LayoutId, SetRef, ValuesRef};
 
 /// What a fetch gives (`pmSetMode(3)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,11 +54,23 @@ pub struct Replay {
     interpolator: Interpolator,
     /// The end of the archive as it was found last; its start before it is asked for, as in the library.
     end: Timestamp,
-    /// What was asked for last, and at which place of it each metric is first.
-    asked: Vec<Pmid>,
-    wanted: FxHashMap<Pmid, usize>,
+    /// What was asked for last.
+    asked: Asked,
 }
 
+/// Metrics that are fetched again and again.
+#[derive(Default)]
+struct Asked {
+    pmids: Vec<Pmid>,
+    /// At which place each metric is first.
+    first: FxHashMap<Pmid, usize>,
+    /// For each place where in the last record its set is, and which layout that has: in others of the same it is there as well.
+    places: Vec<Option<usize>>,
+    layout: Option<LayoutId>,
+}
+
+/// If less than one in so many of a record's sets are wanted, these are copied one by one.
+const FEW: usize = 4;
 /// How much a time may be outside of the archive.
 const SLACK: i128 = 1_000_000;
 
@@ -76,8 +88,7 @@ impl Replay {
             at: None,
             interpolator: Interpolator::new(start, options),
             end: start,
-            asked: Vec::new(),
-            wanted: FxHashMap::default(),
+            asked: Asked::default(),
         }
     }
 
@@ -154,7 +165,8 @@ impl Replay {
     /// [`ReplayError::End`], as often as it is asked; those of reading.
     pub fn next_record(&mut self, out: &mut Fetched) -> Result<(), ReplayError> {
         self.next_with(out, |record, out| {
-            record.sets().for_each(|set| push_set(set.pmid, Some(set), out));
+            let all = record.sets().enumerate().map(|(at, set)| (set.pmid, Some(at)));
+            out.select(record.timestamp, record.all(), all);
             true
         })
     }
@@ -258,14 +270,7 @@ impl Replay {
         direction: Direction,
         out: &mut Fetched,
     ) -> Result<(), ReplayError> {
-        if self.asked != pmids {
-            self.asked = pmids.to_vec();
-            self.wanted.clear();
-            // A metric that is asked for twice has its set in both places.
-            for (number, pmid) in pmids.iter().enumerate() {
-                self.wanted.entry(*pmid).or_insert(number);
-            }
-        }
+        self.asked.set(pmids);
         let mut at = match self.at {
             Some(at) => at,
             None => self.archive.seek(self.origin, direction)?,
@@ -303,7 +308,7 @@ impl Replay {
         direction: Direction,
         out: &mut Fetched,
     ) -> Result<Option<Timestamp>, ArchiveError> {
-        let Replay { archive, wanted, origin, .. } = self;
+        let Replay { archive, asked, origin, .. } = self;
         // The profile asks by domain, and a record does not tell it.
         let indoms: Vec<InDom> = match profile == &Profile::default() {
             true => Vec::new(),
@@ -326,19 +331,17 @@ impl Replay {
             return Ok(None);
         }
         // Where all values are computed, any record will do.
-        let mut any = pmids.iter().all(|pmid| pmid.is_derived());
-        let mut found: Vec<Option<SetRef<'_>>> = vec![None; pmids.len()];
-        for set in record.sets() {
-            if let Some(number) = wanted.get(&set.pmid) {
-                found[*number].get_or_insert(set);
-                any = true;
-            }
-        }
-        if !any {
+        let found = asked.find(&record);
+        if found == 0 && !pmids.iter().all(|pmid| pmid.is_derived()) {
             return Ok(None);
         }
-        for (number, pmid) in pmids.iter().enumerate() {
-            let set = wanted.get(pmid).and_then(|first| found[*first]);
+        if indoms.is_empty() && found * FEW >= record.metrics() {
+            let wanted = pmids.iter().copied().zip(asked.places.iter().copied());
+            out.select(record.timestamp, record.all(), wanted);
+            return Ok(Some(record.timestamp));
+        }
+        for (number, (pmid, place)) in pmids.iter().zip(&asked.places).enumerate() {
+            let set = place.and_then(|place| record.set(place));
             match indoms.get(number).copied().unwrap_or(InDom::NULL) {
                 InDom::NULL => push_set(*pmid, set, out),
                 indom => {
@@ -349,6 +352,41 @@ impl Replay {
         }
         out.timestamp = record.timestamp;
         Ok(Some(record.timestamp))
+    }
+}
+
+impl Asked {
+    fn set(&mut self, pmids: &[Pmid]) {
+        if self.pmids == pmids {
+            return;
+        }
+        self.pmids = pmids.to_vec();
+        self.first.clear();
+        // A metric that is asked for twice has its set in both places.
+        for (number, pmid) in pmids.iter().enumerate() {
+            self.first.entry(*pmid).or_insert(number);
+        }
+        self.places.clear();
+        self.layout = None;
+    }
+
+    /// Finds the first set of each metric in a record. How many there are.
+    fn find(&mut self, record: &Record<'_>) -> usize {
+        let layout = record.all().layout();
+        if layout.is_none() || layout != self.layout {
+            self.places.clear();
+            self.places.resize(self.pmids.len(), None);
+            for (at, set) in record.sets().enumerate() {
+                if let Some(number) = self.first.get(&set.pmid) {
+                    self.places[*number].get_or_insert(at);
+                }
+            }
+            for (number, pmid) in self.pmids.iter().enumerate() {
+                self.places[number] = self.first.get(pmid).and_then(|first| self.places[*first]);
+            }
+            self.layout = layout;
+        }
+        self.places.iter().flatten().count()
     }
 }
 

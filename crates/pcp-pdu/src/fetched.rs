@@ -1,18 +1,21 @@
 //! A fetch result kept in the bytes it came in, for whoever fetches the same metrics again and again.
 //!
 //! Values are read in place, in network order, where [`super::ResultPdu`] takes the same PDUs apart into values of
-//! their own. Sets that do not come from a PDU (derived metrics, interpolated archives) are written in the same
-//! layout, so that there is one representation for all.
+//! their own. Records of archives are kept in the same way ([`Fetched::select`]). Sets that come from neither (derived
+//! metrics, interpolated archives) are written in the same layout, so that there is one representation for all.
 //!
-//! Cost of [`Fetched::decode`]: one step for each set and each value block, one copy of the PDU. No
-//! allocation once the buffers have grown to the size of the largest result.
+//! Cost of [`Fetched::decode`]: one step for each set and each value block, one copy of the PDU; of [`Fetched::select`]: one step
+//! for each set that is wanted, one copy of the record. No allocation once the buffers have grown to the size of the largest
+//! result.
 
 use super::codec::KIND_OFFSET;
 use super::error::StateChange;
 use super::fault::{PduError, Problem};
 use super::frame::HEADER_LEN;
 use super::result::{BODY_BIAS, ResultKind};
-use super::sets::{SetHead, SetRef, SetsError, SetsWriter, ValueRef, ValuesRef, check_tiling};
+use super::sets::{
+    Head, SetHead, SetRef, Sets, SetsError, SetsWriter, ValueRef, ValuesRef, Whole, check_tiling,
+};
 use pcp_model::{Inst, Numbers, PmError, Pmid, Timestamp, Value};
 
 /// What a fetch returned: one value set for each metric asked for, in that order.
@@ -22,8 +25,12 @@ pub struct Fetched {
     pub timestamp: Timestamp,
     /// What the collector said has changed, with this result.
     pub changes: StateChange,
-    /// The PDU, without its header.
+    /// The PDU, without its header, or a record.
     body: Vec<u8>,
+    /// By how many words places in it are larger than offsets.
+    bias: u32,
+    /// How many sets are in it.
+    came: usize,
     /// Sets that came otherwise.
     appended: SetsWriter,
     sets: Vec<Entry>,
@@ -36,8 +43,8 @@ pub struct Fetched {
 /// Where the values of a metric are.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    head: SetHead,
-    /// In the sets that were appended, or in the PDU.
+    head: Head,
+    /// In the sets that were appended, or in the PDU or record.
     appended: bool,
 }
 
@@ -60,10 +67,41 @@ impl Fetched {
         decoded
     }
 
+    /// Takes over sets of a record, in the order in which they are wanted: the metric, and the place of its set in the record, if
+    /// there is one. Others have no values. [`Fetched::changes`] is left alone.
+    pub fn select(
+        &mut self,
+        timestamp: Timestamp,
+        record: Sets<'_>,
+        wanted: impl Iterator<Item = (Pmid, Option<usize>)>,
+    ) {
+        self.clear();
+        self.timestamp = timestamp;
+        let (bytes, bias) = record.bytes();
+        self.body.extend_from_slice(bytes);
+        (self.bias, self.came) = (bias, record.len());
+        self.sets.extend(wanted.map(|(pmid, at)| match at.and_then(|at| record.head(at)) {
+            Some(head) => Entry { head, appended: false },
+            None => Entry { head: without_values(pmid, 0), appended: true },
+        }));
+    }
+
+    /// All sets as they came, if the result is just those that came, in their order.
+    pub fn whole(&self) -> Option<Whole<'_>> {
+        if self.sets.len() != self.came || self.sets.iter().any(|set| set.appended) {
+            return None;
+        }
+        let sets = || self.sets.iter().map(|set| &set.head.set);
+        let in_order = sets().zip(sets().skip(1)).all(|(set, next)| set.end() == next.start());
+        let first = sets().next().filter(|_| in_order)?;
+        Whole::of(&self.body, first.start(), self.bias, self.came)
+    }
+
     /// Forgets all sets; the buffers keep their memory.
     pub fn clear(&mut self) {
         self.timestamp = Timestamp::default();
         self.body.clear();
+        self.came = 0;
         self.appended.reset();
         self.sets.clear();
         self.aside.clear();
@@ -86,7 +124,7 @@ impl Fetched {
 
     /// The first value set of a metric.
     pub fn find(&self, pmid: Pmid) -> Option<SetRef<'_>> {
-        self.sets.iter().find(|set| set.head.pmid == pmid).map(|set| self.view(set))
+        self.sets.iter().find(|set| set.head.set.pmid == pmid).map(|set| self.view(set))
     }
 
     /// All value sets.
@@ -96,7 +134,7 @@ impl Fetched {
 
     /// Appends a metric without values: the reason.
     pub fn push_error(&mut self, pmid: Pmid, error: PmError) {
-        let head = SetHead { pmid, numval: error.0.min(-1), blocks: false, at: 0 };
+        let head = without_values(pmid, error.0.min(-1));
         self.sets.push(Entry { head, appended: true });
     }
 
@@ -143,8 +181,8 @@ impl Fetched {
 
     /// Ends the set that was begun.
     pub fn end_set(&mut self) {
-        if let Ok(head) = self.appended.end_indexed() {
-            self.sets.push(Entry { head, appended: true });
+        if let Ok(set) = self.appended.end_indexed() {
+            self.sets.push(Entry { head: Head::unseen(set), appended: true });
         }
     }
 
@@ -174,11 +212,11 @@ impl Fetched {
 
     fn view(&self, set: &Entry) -> SetRef<'_> {
         match set.appended {
-            false => set.head.set(&self.body, &self.body, BODY_BIAS),
+            false => set.head.view(&self.body, self.bias),
             // Never placed: those appended count from the start of their own blocks.
             true => {
                 let [words, blocks] = self.appended.parts();
-                set.head.set(words, blocks, 0)
+                set.head.view_of(words, blocks, 0)
             }
         }
     }
@@ -195,18 +233,25 @@ impl Fetched {
         let (timestamp, count) = kind.read(body)?;
         self.timestamp = timestamp;
         self.body.extend_from_slice(body);
+        (self.bias, self.came) = (BODY_BIAS, count);
         self.index(kind.header_len() - HEADER_LEN, count)
             .map_err(|error| error.in_pdu(kind.kind(), HEADER_LEN))
     }
 
     fn index(&mut self, mut at: usize, count: usize) -> Result<(), SetsError> {
         for _ in 0..count {
-            let head = SetHead::read(&self.body, at)?;
-            self.sets.push(Entry { head, appended: false });
-            at = head.end();
+            let set = SetHead::read(&self.body, at)?;
+            self.sets.push(Entry { head: Head::unseen(set), appended: false });
+            at = set.end();
         }
-        check_tiling(&self.body, at, BODY_BIAS, self.sets.iter().map(|set| set.head), &mut self.strays)
+        let heads = self.sets.iter().map(|set| set.head.set);
+        check_tiling(&self.body, at, BODY_BIAS, heads, &mut self.strays)
     }
+}
+
+/// A set of a metric that has no values, or an error in their place.
+fn without_values(pmid: Pmid, numval: i32) -> Head {
+    Head::unseen(SetHead { pmid, numval, blocks: false, at: 0 })
 }
 
 #[cfg(test)]
@@ -271,7 +316,51 @@ mod tests {
         assert_eq!(derived.get(0).unwrap().1.to_value(ValueType::U64), Err(PmError::CONV));
     }
 
+    /// Sets that begin at `start`, with places that are larger than offsets by `bias`.
+    fn read(data: &[u8], start: usize, count: usize, bias: u32) -> crate::Layout {
+        let mut layout = crate::Layout::default();
+        layout.read(data, start, count as i32, bias).unwrap();
+        layout
+    }
+
     proptest! {
+        /// What came is handed on to other headers as it is, and only if it is just that.
+        #[test]
+        fn whole_results_are_handed_on(sets in arb_sets(), lead in 0_usize..9, bias in 0_u32..9) {
+            let count = sets.len();
+            let result = ResultPdu { timestamp: Timestamp::new(7, 8000), sets };
+            let mut fetched = Fetched::new();
+            fetched.decode(&Pdu::HighResResult(result).to_bytes(0).unwrap()).unwrap();
+            prop_assert_eq!(fetched.whole().is_some(), count > 0);
+            let Some(whole) = fetched.whole() else { return Ok(()) };
+            prop_assert_eq!(whole.count(), count);
+            let mut data = vec![0; lead * 4];
+            whole.append_to(&mut data, lead as u32 + bias);
+            prop_assert_eq!(data.len(), lead * 4 + whole.len());
+            let layout = read(&data, lead * 4, count, bias);
+            let sets = layout.sets(&data);
+            let mut all = Fetched::new();
+            all.select(fetched.timestamp, sets, sets.iter().enumerate().map(|(at, set)| (set.pmid, Some(at))));
+            prop_assert_eq!(raw(&all), raw(&fetched));
+            let mut again = vec![1, 2, 3];
+            all.whole().unwrap().append_to(&mut again, lead as u32 + bias);
+            prop_assert_eq!(&again[3..], &data[lead * 4..]);
+
+            // In another order, or with others among them, it is not.
+            let mut picked = Fetched::new();
+            let other = [(Pmid(0), None), (sets.get(count - 1).unwrap().pmid, Some(count - 1))];
+            picked.select(fetched.timestamp, sets, other.into_iter());
+            prop_assert!(picked.whole().is_none());
+            prop_assert_eq!(picked.len(), 2);
+            prop_assert_eq!(picked.set(0).unwrap().values.unwrap().len(), 0);
+            prop_assert_eq!(&raw(&picked).sets[1], &raw(&fetched).sets[count - 1]);
+            let reverse = (0..count).rev().map(|at| (sets.get(at).unwrap().pmid, Some(at)));
+            picked.select(fetched.timestamp, sets, reverse);
+            prop_assert_eq!(picked.whole().is_some(), count == 1);
+            all.push_error(Pmid(1), PmError::VALUE);
+            prop_assert!(all.whole().is_none());
+        }
+
         #[test]
         fn agrees_with_the_other_decoder(sets in arb_sets(), high in any::<bool>()) {
             let result = ResultPdu { timestamp: Timestamp::new(7, 8000), sets };

@@ -52,7 +52,10 @@ pub use pmns::{NodeKind, PmnsChild, PmnsIds, PmnsNames};
 pub use profile::ProfilePdu;
 pub use result::{RawInstanceValue, RawValueSet, ResultKind, ResultPdu};
 pub use result_writer::ResultWriter;
-pub use sets::{Block, Layout, RawValue, SetRef, Sets, SetsError, SetsWriter, TypedRef, ValueRef, ValuesRef};
+pub use sets::{
+    Block, Layout, LayoutId, RawValue, SetRef, Sets, SetsError, SetsWriter, TypedRef, ValueRef, ValuesRef,
+    Whole,
+};
 pub use text::{TextLevel, TextPdu, TextReq, TextTarget};
 
 use codec::{Reader, Writer};

@@ -3,13 +3,15 @@
 //! ```text
 //! record := len | stamp | numpmid | sets | blocks | len
 //! ```
+//!
+//! Cost: what was fetched is copied as it came; where there is something else in it (derived metrics, instances left out), set by set.
 
 use bytes::BufMut;
 
 use super::{STAMP_LEN, put_stamp};
 use crate::record::{BIAS, LEN};
 use pcp_model::{Pmid, Timestamp};
-use pcp_pdu::{EncodeError, Fetched, SetRef, SetsWriter};
+use pcp_pdu::{EncodeError, Fetched, SetRef, SetsWriter, Whole};
 
 const HEADER: usize = LEN + STAMP_LEN + 4;
 /// What places of blocks are counted in.
@@ -35,6 +37,10 @@ impl RecordWriter {
         fetched: &Fetched,
         logged: impl Fn(Pmid) -> Pmid,
     ) -> bool {
+        let is_as_fetched = || fetched.sets().all(|set| logged(set.pmid) == set.pmid);
+        if let Some(whole) = fetched.whole().filter(|_| is_as_fetched()) {
+            return put_whole(out, time, whole);
+        }
         let sets = fetched.sets().map(|set| SetRef { pmid: logged(set.pmid), ..set });
         self.put_all(out, time, sets)
     }
@@ -76,12 +82,25 @@ impl RecordWriter {
     fn finish(&mut self, out: &mut Vec<u8>, time: Timestamp) -> bool {
         let Ok(len) = i32::try_from(self.sets.len() + LEN) else { return false };
         let numpmid = self.sets.count();
-        let mut header = self.sets.lead_mut();
-        header.put_i32(len);
-        put_stamp(&mut header, time);
-        header.put_i32(numpmid);
+        put_header(&mut self.sets.lead_mut(), len, time, numpmid);
         self.sets.parts().into_iter().for_each(|part| out.extend_from_slice(part));
         out.put_i32(len);
         true
     }
+}
+
+/// Appends a record of sets as they came; false, and nothing, if it is too large.
+fn put_whole(out: &mut Vec<u8>, time: Timestamp, whole: Whole<'_>) -> bool {
+    let len = i32::try_from(HEADER + whole.len() + LEN);
+    let (Ok(len), Ok(numpmid)) = (len, i32::try_from(whole.count())) else { return false };
+    put_header(out, len, time, numpmid);
+    whole.append_to(out, (HEADER / WORD) as u32 + BIAS);
+    out.put_i32(len);
+    true
+}
+
+fn put_header(out: &mut impl BufMut, len: i32, time: Timestamp, numpmid: i32) {
+    out.put_i32(len);
+    put_stamp(out, time);
+    out.put_i32(numpmid);
 }

@@ -8,6 +8,9 @@
 //! Cost: to compare, one walk over the bytes and over the template; to learn, some steps for each set and value, once. Memory:
 //! a bit more than twice the length of the data that was learned.
 
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::check::{self, SetsError};
 use super::view::{Head, Lie, SetHead, Sets, count_of_sets};
 use super::{BLOCK_HEADER, SET_HEADER, VALUE_LEN, WORD, offset_of};
@@ -21,6 +24,18 @@ pub struct Layout {
     template: Vec<Stride>,
     /// Length of the data it was learned from.
     learned: usize,
+    id: Option<LayoutId>,
+}
+
+/// Tells a layout that was learned from all others that this process learns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayoutId(NonZeroU64);
+
+impl LayoutId {
+    fn next() -> Option<LayoutId> {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        NonZeroU64::new(LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1)).map(LayoutId)
+    }
 }
 
 /// Bytes compared at once.
@@ -87,11 +102,13 @@ impl Layout {
         self.heads.clear();
         self.template.clear();
         self.learned = 0;
+        self.id = None;
     }
 
     /// Learns to tell other data of this layout, from the data whose sets were read last.
     pub fn learn(&mut self, data: &[u8]) {
-        let Layout { heads, bias, template, learned } = self;
+        let Layout { heads, bias, template, learned, id } = self;
+        *id = LayoutId::next();
         template.clear();
         template
             .resize(data.len().div_ceil(STRIDE), Stride { mask: Words::default(), fixed: Words::default() });
@@ -144,7 +161,7 @@ impl Layout {
     /// The sets in the data that were read last, or are of the layout that was learned. Others make no sense, but no harm.
     #[inline]
     pub fn sets<'a>(&'a self, data: &'a [u8]) -> Sets<'a> {
-        Sets { data, heads: &self.heads, bias: self.bias }
+        Sets { data, heads: &self.heads, bias: self.bias, layout: self.id }
     }
 }
 

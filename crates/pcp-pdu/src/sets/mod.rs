@@ -25,14 +25,16 @@ mod column;
 mod layout;
 mod value;
 mod view;
+mod whole;
 mod writer;
 
 pub use check::SetsError;
 pub(crate) use check::check_tiling;
-pub use layout::Layout;
+pub use layout::{Layout, LayoutId};
 pub use value::{Block, RawValue, TypedRef, ValueRef};
-pub(crate) use view::{SetHead, count_of_sets};
+pub(crate) use view::{Head, SetHead, count_of_sets};
 pub use view::{SetRef, Sets, ValuesRef};
+pub use whole::Whole;
 pub use writer::SetsWriter;
 
 /// What places of blocks are counted in.

@@ -1,6 +1,7 @@
 //! Value sets read in place.
 
 use super::check::SetsError;
+use super::layout::LayoutId;
 use super::value::{ValueRef, block_at, block_header};
 use super::{INSITU, SET_HEADER, SPTR, VALUE_LEN, WORD, offset_of};
 use pcp_model::{Inst, InstanceValue, PmError, Pmid, ValueSet, ValueType};
@@ -11,18 +12,19 @@ pub struct Sets<'a> {
     pub(super) data: &'a [u8],
     pub(super) heads: &'a [Head],
     pub(super) bias: u32,
+    pub(super) layout: Option<LayoutId>,
 }
 
 /// A set and how its blocks lie.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Head {
-    pub(super) set: SetHead,
+pub(crate) struct Head {
+    pub(crate) set: SetHead,
     pub(super) lie: Lie,
 }
 
 /// How the values of a set lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lie {
+pub(crate) enum Lie {
     /// In place.
     InSitu,
     /// Each in a block, wherever that is.
@@ -33,7 +35,7 @@ pub(super) enum Lie {
 
 /// Blocks of 32-bit and of 64-bit numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RowSize {
+pub(crate) enum RowSize {
     Eight,
     Twelve,
 }
@@ -100,18 +102,45 @@ impl<'a> Sets<'a> {
     /// The sets, in their order.
     #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = SetRef<'a>> + use<'a> {
-        let Sets { data, heads, bias } = *self;
+        let Sets { data, heads, bias, .. } = *self;
         heads.iter().map(move |head| head.view(data, bias))
+    }
+
+    /// The layout that the sets have, if it was learned: sets of the same one differ in nothing but numbers, so what was found
+    /// at a place is there again.
+    pub fn layout(&self) -> Option<LayoutId> {
+        self.layout
+    }
+
+    /// All bytes, those in front of the sets included, and by how many words places are larger than offsets in them.
+    pub(crate) fn bytes(&self) -> (&'a [u8], u32) {
+        (self.data, self.bias)
+    }
+
+    /// Where the set at a place is.
+    pub(crate) fn head(&self, at: usize) -> Option<Head> {
+        self.heads.get(at).copied()
     }
 }
 
 impl Head {
+    /// Of a set whose blocks were not looked at.
+    pub(crate) fn unseen(set: SetHead) -> Head {
+        Head { set, lie: if set.blocks { Lie::Blocks } else { Lie::InSitu } }
+    }
+
     #[inline(always)]
-    fn view<'a>(&self, data: &'a [u8], bias: u32) -> SetRef<'a> {
+    pub(crate) fn view<'a>(&self, data: &'a [u8], bias: u32) -> SetRef<'a> {
+        self.view_of(data, data, bias)
+    }
+
+    /// The set, whose instances and words are in `words`, and whose blocks are in `data`.
+    #[inline(always)]
+    pub(crate) fn view_of<'a>(&self, words: &'a [u8], data: &'a [u8], bias: u32) -> SetRef<'a> {
         let SetHead { pmid, numval, .. } = self.set;
         let values = match numval {
             ..0 => Err(PmError(numval)),
-            _ => Ok(ValuesRef { lie: self.lie, ..self.set.values(data, data, bias) }),
+            _ => Ok(ValuesRef { lie: self.lie, ..self.set.values(words, data, bias) }),
         };
         SetRef { pmid, values }
     }
@@ -176,9 +205,13 @@ impl SetHead {
     /// The set, whose instances and words are in `words`, and whose blocks are in `data`.
     #[inline]
     pub(crate) fn set<'a>(&self, words: &'a [u8], data: &'a [u8], bias: u32) -> SetRef<'a> {
-        let values =
-            if self.numval < 0 { Err(PmError(self.numval)) } else { Ok(self.values(words, data, bias)) };
-        SetRef { pmid: self.pmid, values }
+        Head::unseen(*self).view_of(words, data, bias)
+    }
+
+    /// Where the set begins.
+    #[inline]
+    pub(crate) fn start(&self) -> usize {
+        self.at - SET_HEADER - if self.numval > 0 { WORD } else { 0 }
     }
 
     #[inline]
