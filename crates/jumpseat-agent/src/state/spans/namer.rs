@@ -2,13 +2,15 @@
 //!
 //! Putting a name on file takes a millisecond, as it is to survive a loss of power; so a thread does it, and the event loop goes on. At most
 //! [`ASKED`] names wait; further ones have no instance until their series is new again, or their pair of services is called again.
+//! The queues take memory as they fill: an agent has three namers, and mostly nothing to name when it starts.
 //!
-//! **Bounds:** [`MAX_NAMES`] names in the life of the file, about 200 bytes each in memory.
+//! **Bounds:** [`MAX_NAMES`] names in the life of the file, about 200 bytes each in memory; [`UNDER_WAY`] names that were asked for
+//! and not taken in.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, SendError, Sender, bounded, unbounded};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use pcp_ids::{IdMap, IdsError};
 use pcp_model::Inst;
@@ -18,6 +20,8 @@ use pcp_net::Worker;
 const MAX_NAMES: Inst = 128 * 1024;
 /// Most names that wait to be put on file.
 const ASKED: usize = 16 * 1024;
+/// Most names that wait to be put on file or to be taken in.
+const UNDER_WAY: usize = 2 * ASKED;
 /// Most complaints about the file.
 const COMPLAINTS: u32 = 10;
 
@@ -53,6 +57,8 @@ pub(crate) struct Namer {
     keep: Keep,
     told: Receiver<Told>,
     tell: Sender<Told>,
+    /// How many names were asked for and not taken in.
+    under_way: usize,
 }
 
 #[derive(Debug)]
@@ -65,8 +71,8 @@ enum Keep {
 impl Namer {
     /// Numbers that are forgotten at the end.
     pub(super) fn in_memory() -> Namer {
-        let (tell, told) = bounded(ASKED);
-        Namer { keep: Keep::Memory(IdMap::in_memory()), told, tell }
+        let (tell, told) = unbounded();
+        Namer { keep: Keep::Memory(IdMap::in_memory()), told, tell, under_way: 0 }
     }
 
     /// Numbers on a file. `wake` is called when there are new ones.
@@ -75,8 +81,8 @@ impl Namer {
     /// The file cannot be used, or there is no thread.
     pub(crate) fn on_file(path: &Path, wake: Arc<dyn Fn() + Send + Sync>) -> Result<Namer, NamerError> {
         let mut ids = IdMap::load(Some(path), MAX_NAMES - 1)?;
-        let (ask, asked) = bounded::<(Ticket, String)>(ASKED);
-        let (tell, told) = bounded(ASKED);
+        let (ask, asked) = unbounded::<(Ticket, String)>();
+        let (tell, told) = unbounded();
         let answer = tell.clone();
         let (end, ended) = bounded::<()>(0);
         let mut end = Some(end);
@@ -97,37 +103,83 @@ impl Namer {
                         tracing::warn!("the series {name} has no instance: {error}");
                     }
                 });
-                let told = Told { ticket, name, inst: inst.ok() };
-                crossbeam_channel::select! {
-                    send(answer, told) -> _ => wake(),
-                    recv(ended) -> _ => return,
+                if answer.send(Told { ticket, name, inst: inst.ok() }).is_err() {
+                    return;
                 }
+                wake();
             }
         };
         let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK).map_err(std::io::Error::from)?;
         let thread = Worker::spawn("jumpseat-names", move || end.take().is_some(), work);
         before.thread_set_mask().map_err(std::io::Error::from)?;
-        Ok(Namer { keep: Keep::File(ask, thread?), told, tell })
+        Ok(Namer { keep: Keep::File(ask, thread?), told, tell, under_way: 0 })
     }
 
     /// Asks for the number of a name. Never waits. `false`: there will be no answer, as too many have not been taken in.
     pub(super) fn ask(&mut self, ticket: Ticket, name: String) -> bool {
-        match &mut self.keep {
+        if self.under_way == UNDER_WAY {
+            return false;
+        }
+        let is_asked = match &mut self.keep {
             Keep::Memory(ids) => {
                 let has_room = (ids.len() as Inst) < MAX_NAMES || ids.get(&name).is_some();
                 let inst = if has_room { ids.get_or_add(&name).ok() } else { None };
-                self.tell.try_send(Told { ticket, name, inst }).is_ok()
+                self.tell.send(Told { ticket, name, inst }).is_ok()
             }
-            Keep::File(ask, _) => {
-                let Err(error) = ask.try_send((ticket, name)) else { return true };
-                let (ticket, name) = error.into_inner();
-                self.tell.try_send(Told { ticket, name, inst: None }).is_ok()
-            }
-        }
+            // Nobody else asks: it gets no longer until then.
+            Keep::File(ask, _) if ask.len() < ASKED => match ask.send((ticket, name)) {
+                Ok(()) => true,
+                // The thread has ended.
+                Err(SendError((ticket, name))) => self.tell.send(Told { ticket, name, inst: None }).is_ok(),
+            },
+            Keep::File(..) => self.tell.send(Told { ticket, name, inst: None }).is_ok(),
+        };
+        self.under_way += usize::from(is_asked);
+        is_asked
     }
 
     /// What is on file by now.
-    pub(super) fn told(&self) -> Option<Told> {
-        self.told.try_recv().ok()
+    pub(super) fn told(&mut self) -> Option<Told> {
+        let told = self.told.try_recv().ok()?;
+        self.under_way -= 1;
+        Some(told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_names_may_be_under_way_and_no_more() {
+        let mut namer = Namer::in_memory();
+        let ticket = |place: usize| Ticket { place: place as u32, turn: 1 };
+        assert!((0..UNDER_WAY).all(|place| namer.ask(ticket(place), format!("name {place}"))));
+        assert!(!namer.ask(ticket(0), "one more".to_owned()));
+        assert_eq!(namer.told().map(|told| (told.ticket, told.inst.is_some())), Some((ticket(0), true)));
+        assert!(namer.ask(ticket(0), "one more".to_owned()));
+        assert!(!namer.ask(ticket(0), "another one".to_owned()));
+        assert_eq!(std::iter::from_fn(|| namer.told()).count(), UNDER_WAY);
+        assert!(namer.ask(ticket(0), "another one".to_owned()));
+    }
+
+    #[test]
+    fn each_name_gets_one_answer_from_a_file() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (woken, wakes) = unbounded();
+        let wake = Arc::new(move || _ = woken.send(()));
+        let mut namer = Namer::on_file(&dir.path().join("400.9"), wake).expect("a file and a thread");
+        let ticket = |place: u32| Ticket { place, turn: 1 };
+        assert!((0..20).all(|place| namer.ask(ticket(place), format!("name {}", place % 10))));
+        let mut told = Vec::new();
+        while told.len() < 20 {
+            wakes.recv_timeout(std::time::Duration::from_secs(20)).expect("it wakes for each name");
+            told.extend(std::iter::from_fn(|| namer.told()));
+        }
+        assert!(
+            told.iter().zip(0..).all(|(told, place)| told.ticket == ticket(place) && told.inst.is_some())
+        );
+        assert!(told[..10].iter().zip(&told[10..]).all(|(first, again)| first.inst == again.inst));
+        assert_eq!(namer.under_way, 0);
     }
 }
