@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use jumpseat::pmda::log::Log;
 use jumpseat_web::{WebArgs, run};
 
 #[derive(Parser)]
@@ -13,5 +14,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    run(&Cli::parse().args)
+    let cli = Cli::parse();
+    Log::new("jumpseat-web", tracing::Level::WARN).install();
+    run(&cli.args)
 }

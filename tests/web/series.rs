@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use regex::Regex;
 use serde_json::{Value as Json, json};
@@ -286,6 +286,52 @@ fn two_archives_of_a_host_are_one_series() {
     expected.reverse();
     expected.truncate(count);
     assert_eq!(answered(&query(&web, &format!("sample.seconds[samples:{count}]"))), expected);
+}
+
+#[test]
+fn what_of_a_damaged_archive_is_done_without_is_said_and_shown() {
+    let dir = temp_dir();
+    let below = dir.path().join("archives");
+    fs::create_dir(&below).expect("the directory is ours");
+    let archive = below.join("torn");
+    let copy = |bytes_less: u64, age: Duration| {
+        for end in ["0", "index", "meta"] {
+            let path = archive.with_extension(end);
+            fs::copy(format!("{ARCHIVES}/viewqa1.{end}"), &path).expect("PCP's test suite is installed");
+            let file = fs::File::options().write(true).open(&path).expect("it is ours");
+            let len = file.metadata().expect("it is there").len();
+            file.set_len(if end == "0" { len - bytes_less } else { len }).expect("it is ours");
+            // Of one that is being written the end says nothing.
+            file.set_modified(SystemTime::now() - age).expect("it is ours");
+        }
+    };
+    copy(10, Duration::from_secs(7200));
+    let archive = archive.to_str().expect("a temporary path is UTF-8");
+    let start = || {
+        let web = Web::start(dir.path(), &["-a", below.to_str().expect("a temporary path is UTF-8")]);
+        loaded(&web, archive);
+        web
+    };
+    let problems = |web: &Web| -> Vec<String> {
+        serde_json::from_value(web.json("/page/hosts")["problems"].clone()).expect("a list of texts")
+    };
+    let expected = format!("{archive}: the last record that is whole ends at byte ");
+    drop(start());
+    // The second one has it from the file of facts.
+    let web = start();
+    let shown = eventually("it is shown", || problems(&web).pop());
+    assert!(shown.starts_with(&expected) && shown.contains("bytes behind it are left out"), "{shown}");
+    assert_eq!(problems(&web), [shown.as_str()]);
+    // It is looked at again when the files change, and not said again.
+    copy(10, Duration::from_secs(3600));
+    eventually("it is looked at", || {
+        let load = web.json("/page/hosts")["archives"][0]["bytes"].as_u64();
+        load.filter(|_| problems(&web) == [shown.as_str()])
+    });
+    copy(0, Duration::from_secs(1800));
+    eventually("it is whole", || problems(&web).is_empty().then_some(()));
+    // Once by each of them.
+    assert_eq!(web.process.text().matches(&expected).count(), 2, "{}", web.process.text());
 }
 
 #[test]

@@ -124,7 +124,10 @@ fn main() -> ExitCode {
         Command::Support(args) => support::run(&args),
         Command::Top(args) => top::run(&args),
         #[cfg(feature = "web-inside")]
-        Command::Web(args) => jumpseat_web::run(&args),
+        Command::Web(args) => {
+            jumpseat::pmda::log::Log::new("jumpseat-web", tracing::Level::WARN).install();
+            jumpseat_web::run(&args)
+        }
         #[cfg(not(feature = "web-inside"))]
         Command::Web(_) => program::run("web", std::env::args_os().skip(2)),
     }

@@ -5,6 +5,7 @@
 //! **Cost:** for each look a listing of the directories and a `stat` a file (0.1 s for 1400 archives); files that have not changed are not
 //! opened (`pcp_archive::glances`). Where that takes long, looks are as much rarer: a fiftieth of the time at most.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -24,6 +25,8 @@ const MAX_DEPTH: usize = 8;
 /// Most archives, and most directories.
 const MAX_ARCHIVES: usize = 100_000;
 const MAX_DIRECTORIES: usize = 20_000;
+/// Most problems that are listed.
+const MAX_PROBLEMS: usize = 200;
 
 /// The archives.
 #[derive(Debug)]
@@ -33,12 +36,14 @@ pub(super) struct Library {
 }
 
 /// What was found at the last look.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct State {
     /// Sorted by name.
     found: Arc<[Glance]>,
     version: u64,
     bad: Arc<[String]>,
+    /// What of those that are damaged is done without, a line each.
+    damage: BTreeMap<PathBuf, Vec<String>>,
 }
 
 /// Something named on the command line.
@@ -77,9 +82,32 @@ impl Library {
         self.state().version
     }
 
-    /// What cannot be read, and why.
-    pub(super) fn problems(&self) -> Arc<[String]> {
-        Arc::clone(&self.state().bad)
+    /// What cannot be read, and why; then what of damaged archives is done without.
+    pub(super) fn problems(&self) -> Vec<String> {
+        let state = self.state();
+        let all = || state.bad.iter().chain(state.damage.values().flatten());
+        let mut problems: Vec<String> = all().take(MAX_PROBLEMS).cloned().collect();
+        let more = all().count() - problems.len();
+        if more > 0 {
+            problems.push(format!("{more} further problems are not listed"));
+        }
+        problems
+    }
+
+    /// Takes what of an archive is done without, as it is damaged; nothing if it is whole. In the log it is said once.
+    pub(super) fn tell_damage(&self, archive: &Path, lines: Vec<String>) {
+        let mut state = self.state();
+        let State { found, damage, .. } = &mut *state;
+        // It may have gone meanwhile.
+        let is_found = found.binary_search_by(|glance| glance.name.as_path().cmp(archive)).is_ok();
+        let before = match lines.is_empty() || !is_found {
+            true => return drop(damage.remove(archive)),
+            false => damage.insert(archive.to_owned(), lines.clone()).unwrap_or_default(),
+        };
+        drop(state);
+        for line in lines.iter().filter(|line| !before.contains(line)) {
+            tracing::warn!("{line}");
+        }
     }
 
     /// The archive of this name, if it is one of these: nothing else is ever opened.
@@ -112,7 +140,9 @@ impl Library {
         });
         let mut state = self.state();
         if *state.found != *found || *state.bad != *bad {
-            *state = State { found: found.into(), version: state.version + 1, bad: bad.into() };
+            let mut damage = std::mem::take(&mut state.damage);
+            damage.retain(|name, _| found.binary_search_by(|glance| glance.name.cmp(name)).is_ok());
+            *state = State { found: found.into(), version: state.version + 1, bad: bad.into(), damage };
         }
     }
 

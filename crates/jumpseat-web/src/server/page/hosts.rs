@@ -27,7 +27,7 @@ struct Hosts {
     archives: Vec<Archive>,
     /// Archives there are besides.
     left_out: usize,
-    /// What cannot be read, and why.
+    /// What cannot be read, and why, and what of damaged archives is done without.
     problems: Vec<String>,
 }
 
@@ -117,6 +117,6 @@ fn look(web: &Web) -> Hosts {
         hosts: web.sources.names().map(|name| host(&name)).collect(),
         archives: archives.into_iter().map(archive).collect(),
         left_out,
-        problems: web.library.problems().to_vec(),
+        problems: web.library.problems(),
     }
 }

@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 
 use super::super::library::Library;
 use super::cache::Cache;
-use super::facts::{Facts, Ids, Stamp};
+use super::facts::{Facts, Ids, Stamp, damage};
 use super::index::Index;
 use super::reading::{self, Found};
 
@@ -162,16 +162,18 @@ impl Builder {
 
     /// Finds the ends of archives that do not grow any more, so that queries for later times leave them alone.
     fn close(&mut self) {
-        let Builder { growing, shared, .. } = self;
+        let Builder { growing, shared, library, .. } = self;
         growing.retain(|name, grew| {
             if grew.elapsed() < AT_REST {
                 return true;
             }
             let glance = shared.index().archive(name).map(|entry| entry.glance.clone());
             if let Some(glance) = glance
-                && let Ok(end) = Archive::open(&name.to_string_lossy()).and_then(|mut archive| archive.end())
+                && let Ok(mut archive) = Archive::open(&name.to_string_lossy())
+                && let Ok(end) = archive.end()
             {
                 shared.change(|index| index.grown(glance, Some(end)));
+                library.tell_damage(name, damage(&mut archive));
             }
             false
         });
@@ -201,7 +203,12 @@ impl Builder {
             match found {
                 Ok(Found { facts, ids, end, stamp, took }) => {
                     self.progress.count(&stamp, took);
-                    add(glance, &facts, &ids, self.end(glance, end));
+                    let end = self.end(glance, end);
+                    add(glance, &facts, &ids, end);
+                    // Of one that is being written the end says nothing yet.
+                    if end.is_some() {
+                        self.library.tell_damage(&glance.name, facts.damage);
+                    }
                     self.stamps.insert(glance.name.clone(), stamp);
                     self.bad.remove(&glance.name);
                 }

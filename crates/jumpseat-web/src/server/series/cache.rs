@@ -1,7 +1,7 @@
 //! Files of facts, so that the metadata of an archive is read once and not at each start.
 //!
 //! ```text
-//! CACHE/series/HASH.facts := "jumpseat series 1\n" | length u32 | SHA-1 of the rest | postcard of (archive, stamp, facts)
+//! CACHE/series/HASH.facts := "jumpseat series 2\n" | length u32 | SHA-1 of the rest | postcard of (archive, stamp, facts)
 //! HASH: identifier of the archive's name as a string
 //! ```
 //!
@@ -22,7 +22,7 @@ use sha1::{Digest, Sha1};
 
 use super::facts::{Facts, Stamp, since_epoch};
 
-const MAGIC: &[u8; 18] = b"jumpseat series 1\n";
+const MAGIC: &[u8; 18] = b"jumpseat series 2\n";
 const HEADER: usize = MAGIC.len() + 4 + SUM;
 const SUM: usize = 20;
 /// Largest file.
@@ -259,6 +259,7 @@ mod tests {
                 instances: vec![Instance { id: 1, name: "one".to_owned(), labels: 0 }],
             }],
             sets: vec![Vec::new()],
+            damage: vec!["a: volume 3 is missing, and is left out".to_owned()],
         }
     }
 

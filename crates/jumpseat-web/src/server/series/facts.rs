@@ -40,6 +40,8 @@ pub(super) struct Facts {
     pub indoms: Vec<Domain>,
     /// Labels that metrics and instances have.
     pub sets: Vec<Labels>,
+    /// What of it is done without, as it is damaged, up to the end that it had when it was read.
+    pub damage: Vec<String>,
 }
 
 /// The identifiers of what an archive says: they cost more than to look them up, so nobody holds the index for them.
@@ -116,7 +118,8 @@ impl Facts {
         let mut archive = Archive::open(&glance.name.to_string_lossy())?;
         // An archive without records has metrics all the same.
         let end = archive.end().unwrap_or(glance.last);
-        Ok((Facts::of(&archive), end))
+        let damage = damage(&mut archive);
+        Ok((Facts { damage, ..Facts::of(&archive) }, end))
     }
 
     fn of(archive: &Archive) -> Facts {
@@ -177,7 +180,7 @@ impl Facts {
             indoms.push(Domain { indom: indom.0, instances: known });
         }
         let later = merged(&labels(LabelTarget::Context));
-        Facts { labels: merged(&context), later, metrics, indoms, sets: sets.all }
+        Facts { labels: merged(&context), later, metrics, indoms, sets: sets.all, damage: Vec::new() }
     }
 
     /// Whether the numbers in it are those of sets that are there: what comes from a file may say anything.
@@ -187,6 +190,11 @@ impl Facts {
             self.metrics.iter().map(|metric| metric.labels).chain(instances.map(|instance| instance.labels));
         numbers.into_iter().all(|number| (number as usize) < self.sets.len())
     }
+}
+
+/// What of an archive was done without, as far as it was read.
+pub(super) fn damage(archive: &mut Archive) -> Vec<String> {
+    archive.take_mended().iter().map(ToString::to_string).collect()
 }
 
 impl Ids {

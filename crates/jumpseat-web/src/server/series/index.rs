@@ -479,6 +479,7 @@ mod tests {
                     .collect(),
             }],
             sets: vec![labels],
+            damage: Vec::new(),
         }
     }
 
