@@ -12,7 +12,7 @@
 //! other bytes than a whole PDU says by how much places are larger than offsets, the *bias*: 3 words for the
 //! body of a PDU, 2 in the records of archives.
 //!
-//! [`Layout`] finds them, [`Sets`] reads them in place, [`SetsWriter`] writes them. [`ResultPdu`](super::ResultPdu),
+//! [`Layout`] finds them, [`Sets`] reads them in place, [`SetsWriter`] writes them, [`Whole`] hands them on as they came. [`ResultPdu`](super::ResultPdu),
 //! [`Fetched`](super::Fetched), [`ResultWriter`](super::ResultWriter) and the records of `pcp-archive` put their
 //! headers around that.
 //!
