@@ -23,6 +23,11 @@ mirror() {
 	apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | grep -v security | sed 's,/$,,' | sort -u | head -n 1
 }
 
+# needs PROGRAM PACKAGE
+needs() {
+	command -v "$1" >/dev/null || "$here/packaging/apt" "$2" || die "cannot install $2"
+}
+
 # What a chroot is given: no services are started by packages, and no systemctl that fails without systemd.
 quiet_services() {
 	mkdir -p "$1/opt/stub"
@@ -54,10 +59,7 @@ clean() { echo "$kept/$1-${given// /-}.tar"; }
 # prepare SUITE: a minimal system with PCP
 prepare() {
 	[ ! -e "$(clean "$1")" ] || return 0
-	command -v debootstrap >/dev/null || apt-get install -q -y --no-install-recommends debootstrap >/dev/null 2>&1 || {
-		apt-get update -q >/dev/null
-		DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends debootstrap >/dev/null
-	}
+	needs debootstrap debootstrap
 	mkdir -p "$kept"
 	local root
 	root=$(mktemp -d "$kept/$1.XXXXXX")
@@ -70,13 +72,6 @@ prepare() {
 	tar -C "$root" --one-file-system -cf "$kept/.$1.tar" .
 	mv "$kept/.$1.tar" "$(clean "$1")"
 	rm -rf "$root" "$root.out"
-}
-
-
-# needs PROGRAM PACKAGE
-needs() {
-	command -v "$1" >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$2" >/dev/null 2>&1 ||
-		die "cannot install $2"
 }
 
 # What can be said of the packages without installing them.

@@ -13,8 +13,7 @@ die() { say "FAILED: $*" >&2; exit 1; }
 [ "$(id -u)" = 0 ] || die "needs root"
 tarball=$(ls "$built"/packages/jumpseat-*-musl.tar.gz 2>/dev/null) || die "needs packaging/build tar"
 if [ "${1:-}" != --inside ]; then
-	get="env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends buildah"
-	command -v buildah >/dev/null || $get >/dev/null 2>&1 || { apt-get update -q && $get; } >/dev/null 2>&1 || die "cannot install buildah"
+	command -v buildah >/dev/null || "$here/packaging/apt" buildah || die "cannot install buildah"
 	work=$(mktemp -d)
 	trap 'rm -rf "$work"' EXIT
 	tar -C "$work" -xzf "$tarball" --strip-components=1 --wildcards '*/jumpseat.cdx.json'

@@ -21,6 +21,7 @@ mod events;
 mod examples;
 mod logger;
 mod pmcd;
+mod ports;
 mod process;
 pub mod random;
 
@@ -32,7 +33,8 @@ pub use events::{Record, records, whole_records};
 pub use examples::example;
 pub use logger::{Archive, LoggerRun};
 pub use pmcd::{AgentSpec, PmcdBuilder, PmnsSource, PrivatePmcd, SAMPLE_PMDA};
+pub use ports::{free_port, has_ipv6};
 pub use process::{
-    Output, PcpEnv, Process, eventually, free_port, has_ipv6, is_listening, program_path, repository,
-    scratch_dir, temp_dir, user, wait_until,
+    Output, PcpEnv, Process, eventually, is_listening, program_path, repository, scratch_dir, temp_dir, user,
+    wait_until,
 };

@@ -1,6 +1,7 @@
 //! A pmcd of the test's own, with its own name space, agents, sockets and directories.
 
-use super::process::{Output, PcpEnv, Process, eventually, free_port, temp_dir, user, wait_until};
+use super::ports::free_port;
+use super::process::{Output, PcpEnv, Process, eventually, temp_dir, user, wait_until};
 use nix::sys::signal::Signal;
 use std::ffi::OsStr;
 use std::fmt::Write as _;

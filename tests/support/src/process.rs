@@ -5,7 +5,6 @@ use nix::unistd::{Pid, Uid, User};
 use std::ffi::{OsStr, OsString};
 use std::fs::Permissions;
 use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -335,12 +334,6 @@ pub fn wait_until<T>(limit: Duration, mut probe: impl FnMut() -> Option<T>) -> O
     }
 }
 
-/// A TCP port nobody listened on a moment ago, on loopback.
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback has a free port");
-    listener.local_addr().expect("a bound listener has an address").port()
-}
-
 /// The user running the tests: what `-U` of pmcd's agents gets, so that they need not change identity.
 pub fn user() -> String {
     let uid = Uid::effective();
@@ -353,11 +346,6 @@ pub fn temp_dir() -> TempDir {
     let dir = tempfile::Builder::new().prefix("jumpseat-").tempdir_in("/tmp").expect("/tmp is writable");
     std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).expect("our own directory");
     dir
-}
-
-/// Whether this machine has the IPv6 loopback address; many containers have not.
-pub fn has_ipv6() -> bool {
-    TcpListener::bind((std::net::Ipv6Addr::LOCALHOST, 0)).is_ok()
 }
 
 /// Whether any process listens on the TCP port, found without connecting: the agent would take a connection for
