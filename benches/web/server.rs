@@ -1,15 +1,49 @@
 //! A server of HTTP that runs, and clients whose connections stay open.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 
+use jumpseat::client::Context;
+use jumpseat::pdu::Fetched;
 use support::{PcpEnv, Process, eventually, free_port};
 
 /// A running `jumpseat web`, or pmproxy.
 pub(crate) struct Server {
     process: Process,
     port: u16,
+}
+
+/// Where a server listens that does nothing but what each has to: it asks pmcd, waiting for it, and answers bytes that it is given. Its
+/// threads end with the process.
+pub(crate) struct Bare(u16);
+
+impl Bare {
+    /// A connection.
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(self.0)
+    }
+}
+
+fn serve_bare(stream: TcpStream, host: &str, names: &[String], answer: &str) -> std::io::Result<()> {
+    let mut context = Context::host(host).expect("pmcd runs");
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let pmids = context.lookup_names(&names).expect("pmcd answers");
+    let pmids: Vec<_> = pmids.into_iter().flatten().collect();
+    assert_eq!(pmids.len(), names.len());
+    let mut fetched = Fetched::new();
+    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{answer}", answer.len());
+    let mut stream = BufReader::new(stream);
+    let mut line = String::new();
+    while stream.read_line(&mut line)? > 0 {
+        // The empty line behind the head.
+        if line == "\r\n" {
+            context.fetch(&pmids, &mut fetched).expect("pmcd answers");
+            stream.get_mut().write_all(answer.as_bytes())?;
+        }
+        line.clear();
+    }
+    Ok(())
 }
 
 impl Server {
@@ -42,6 +76,22 @@ impl Server {
         Server::listening(Process::start(&mut command, dir, "pmproxy"), port)
     }
 
+    /// A server of which nothing can be left out: what any other takes longer is its own.
+    pub(crate) fn bare(host: &str, names: &[&str], answer: &str) -> Bare {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let port = listener.local_addr().expect("it listens").port();
+        let (host, answer) = (host.to_owned(), answer.to_owned());
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                stream.set_nodelay(true).expect("it is TCP");
+                let (host, names, answer) = (host.clone(), names.clone(), answer.clone());
+                std::thread::spawn(move || serve_bare(stream, &host, &names, &answer));
+            }
+        });
+        Bare(port)
+    }
+
     fn listening(process: Process, port: u16) -> Server {
         eventually("it listens", || TcpStream::connect(("127.0.0.1", port)).ok());
         Server { process, port }
@@ -53,9 +103,7 @@ impl Server {
 
     /// A connection.
     pub(crate) fn client(&self) -> Client {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
-        stream.set_nodelay(true).expect("it is TCP");
-        Client(BufReader::new(stream))
+        Client::connect(self.port)
     }
 }
 
@@ -63,6 +111,12 @@ impl Server {
 pub(crate) struct Client(BufReader<TcpStream>);
 
 impl Client {
+    fn connect(port: u16) -> Client {
+        let stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+        stream.set_nodelay(true).expect("it is TCP");
+        Client(BufReader::new(stream))
+    }
+
     /// The body of an answer.
     pub(crate) fn get(&mut self, path: &str) -> String {
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");

@@ -18,6 +18,7 @@ mod otlp_metrics_out;
 #[cfg(feature = "export")]
 mod otlp_out;
 mod otlp_sdk;
+mod overload;
 mod reload;
 mod restarts;
 mod scrapes;

@@ -23,6 +23,8 @@
 //! # Ok::<(), pcp_archive::ArchiveError>(())
 //! ```
 //!
+//! [`Records`] reads records without metadata.
+//!
 //! [`Archive::stretches`] cuts an archive for several threads.
 //!
 //! [`Replay`] fetches as a context does: the next record with some metrics, or interpolated values. Contexts, with iterators to the
@@ -55,6 +57,7 @@ mod packed;
 mod part;
 mod reader;
 mod record;
+mod records;
 mod replay;
 mod seek_points;
 mod shown;
@@ -73,6 +76,7 @@ pub use label::LogLabel;
 pub use mended::Mended;
 pub use reader::{Archive, Direction, Place, RecordPlace, Step};
 pub use record::Record;
+pub use records::Records;
 pub use replay::{Replay, ReplayError, ReplayMode};
 pub use stretch::{Found, Stretch};
 pub use write::{ArchiveWriter, LabelInfo, WriteError, WriteOptions};

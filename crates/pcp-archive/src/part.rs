@@ -54,14 +54,14 @@ struct CachedEnd {
 }
 
 impl Part {
-    /// Opens an archive and adds its metadata to what there is.
+    /// Opens an archive and adds its metadata to what there is, if there is something.
     ///
     /// # Errors
     /// In the order of `docs/pcp/archive.md` 8. `host`: that of the archives before it.
     pub(crate) fn open(
         name: &Path,
         host: Option<&str>,
-        metadata: &mut Metadata,
+        metadata: Option<&mut Metadata>,
     ) -> Result<Part, ArchiveError> {
         let files = FileSet::find(name)?;
         let volumes: Vec<(u32, Member)> =
@@ -90,25 +90,16 @@ impl Part {
             Some(member) => Some(part.volumes.member(&member, Role::Index)?),
             None => None,
         };
-        let meta = part.files.meta.clone();
-        let (mut source, meta_label) = open_member(&meta, Role::Meta)?;
-        if meta_label.version != part.label().version {
-            return Err(ArchiveError::new(&meta.path, None, Problem::Label("of another version")));
-        }
-        if host.is_some_and(|host| host != part.label().host) {
-            return Err(ArchiveError::new(name, None, Problem::Host));
-        }
-        part.meta_at = meta_label.len();
-        metadata.load(&mut source, &mut part.meta_at)?;
-        if metadata.is_empty() {
-            return Err(source.bad(part.meta_at, "no metric is described"));
-        }
+        let meta_label = match metadata {
+            Some(metadata) => Some(part.describe(host, metadata)?),
+            None => None,
+        };
         if let Some(mut index) = index {
             part.index_at = part.label().len();
             part.load_index(&mut index)?;
         }
-        if !meta_label.same_logger(part.label()) {
-            return Err(ArchiveError::new(&meta.path, None, Problem::Label("of another archive")));
+        if meta_label.is_some_and(|label| !label.same_logger(part.label())) {
+            return Err(ArchiveError::new(&part.files.meta.path, None, Problem::Label("of another archive")));
         }
         trace!(target: "pcp::log", "{}", part.told());
         let LogLabel { version, pid, start, host, zone, .. } = part.label();
@@ -129,6 +120,24 @@ impl Part {
             }
         };
         format!("archive {}: {} volumes, {index}", self.name.display(), self.volumes.count())
+    }
+
+    /// Reads the metadata. Gives its label.
+    fn describe(&mut self, host: Option<&str>, metadata: &mut Metadata) -> Result<LogLabel, ArchiveError> {
+        let meta = &self.files.meta;
+        let (mut source, label) = open_member(meta, Role::Meta)?;
+        if label.version != self.label().version {
+            return Err(ArchiveError::new(&meta.path, None, Problem::Label("of another version")));
+        }
+        if host.is_some_and(|host| host != self.label().host) {
+            return Err(ArchiveError::new(&self.name, None, Problem::Host));
+        }
+        self.meta_at = label.len();
+        metadata.load(&mut source, &mut self.meta_at)?;
+        if metadata.is_empty() {
+            return Err(source.bad(self.meta_at, "no metric is described"));
+        }
+        Ok(label)
     }
 
     /// Takes in what has been written since: metadata, index entries, volumes. Whether there is anything.

@@ -85,7 +85,7 @@ impl Archive {
         let mut parts: Vec<Part> = Vec::new();
         for path in paths {
             let host = parts.first().map(|part| part.label().host.clone());
-            let part = Part::open(&path, host.as_deref(), &mut metadata)?;
+            let part = Part::open(&path, host.as_deref(), Some(&mut metadata))?;
             match parts.iter().find(|other| other.label().start == part.label().start) {
                 Some(same) if same.name == part.name => continue,
                 Some(_) => return Err(ArchiveError::new(&path, None, Problem::Overlap)),
@@ -97,6 +97,12 @@ impl Archive {
         }
         parts.sort_by_key(|part| part.label().start);
         Ok(Archive { parts, metadata })
+    }
+
+    /// Opens an archive, without its metadata.
+    pub(super) fn without_metadata(name: &Path) -> Result<Archive, ArchiveError> {
+        let part = Part::open(name, None, None)?;
+        Ok(Archive { parts: vec![part], metadata: Metadata::default() })
     }
 
     /// What of damaged archives was done without since this was asked last: of the index and of volumes from the opening on, of

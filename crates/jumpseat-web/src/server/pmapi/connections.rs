@@ -25,6 +25,7 @@ use pcp_client::{Context, HostSpec};
 
 use super::back_off::{BackOff, Door};
 use super::busy;
+use super::readiness::Readiness;
 use super::texts::{InAll, Texts};
 use crate::server::answer::Refusal;
 
@@ -53,12 +54,20 @@ pub(super) struct Connections {
 #[derive(Debug)]
 pub(super) struct Own(Arc<Connections>);
 
+/// What goes with a connection.
+#[derive(Debug)]
+pub(super) struct Link {
+    /// How many losses there had been when it was opened.
+    pub opened: u64,
+    /// There, once it was waited for.
+    pub readiness: Option<Readiness>,
+}
+
 /// A connection that nobody uses.
 struct Idle {
     spec: Arc<HostSpec>,
     since: Instant,
-    /// How many losses there had been when it was opened.
-    opened: u64,
+    link: Link,
     source: Context,
 }
 
@@ -78,16 +87,16 @@ impl Connections {
         self.losses.load(Ordering::Acquire)
     }
 
-    /// Gives a context without a connection an idle one for the same specification, if there is one. Says how many losses there had
-    /// been when that one was opened, and gives the source that the context had, for [`Connections::put_back`].
-    pub(super) fn take(&self, spec: &HostSpec, context: &mut Context) -> Option<(u64, Context)> {
-        let Idle { mut source, opened, .. } = {
+    /// Gives a context without a connection an idle one for the same specification, if there is one. Gives what goes with that one, and
+    /// the source that the context had, for [`Connections::put_back`].
+    pub(super) fn take(&self, spec: &HostSpec, context: &mut Context) -> Option<(Link, Context)> {
+        let Idle { mut source, link, .. } = {
             let mut idle = self.idle();
             let at = idle.iter().rposition(|idle| *idle.spec == *spec)?;
             idle.remove(at)
         };
         // Nothing is under way in either.
-        context.swap_source(&mut source).ok().map(|()| (opened, source))
+        context.swap_source(&mut source).ok().map(|()| (link, source))
     }
 
     /// Whether [`Connections::take`] would find one.
@@ -100,7 +109,7 @@ impl Connections {
     pub(super) fn put_back(
         &self,
         spec: &Arc<HostSpec>,
-        opened: u64,
+        link: &mut Link,
         context: &mut Context,
         spare: &mut Option<Context>,
     ) {
@@ -109,7 +118,8 @@ impl Connections {
             *spare = Some(empty);
             return;
         }
-        let idle = Idle { spec: Arc::clone(spec), since: Instant::now(), opened, source: empty };
+        let link = Link { readiness: link.readiness.take(), ..*link };
+        let idle = Idle { spec: Arc::clone(spec), since: Instant::now(), link, source: empty };
         let mut all = self.idle();
         all.push(idle);
         let gone = (all.len() > MAX_IDLE).then(|| all.remove(0));
@@ -129,7 +139,7 @@ impl Connections {
         let is_first =
             self.losses.compare_exchange(opened, opened + 1, Ordering::AcqRel, Ordering::Acquire).is_ok();
         if is_first {
-            let gone: Vec<Idle> = self.idle().extract_if(.., |idle| idle.opened <= opened).collect();
+            let gone: Vec<Idle> = self.idle().extract_if(.., |idle| idle.link.opened <= opened).collect();
             drop(gone);
         }
     }
@@ -171,6 +181,13 @@ impl Connections {
     }
 }
 
+impl Link {
+    /// With a connection that is being opened.
+    pub(super) fn new(losses: u64) -> Link {
+        Link { opened: losses, readiness: None }
+    }
+}
+
 impl Drop for Own {
     fn drop(&mut self) {
         self.0.own.fetch_sub(1, Ordering::AcqRel);
@@ -208,13 +225,18 @@ mod tests {
         };
         let (plain, container) = (spec("web1"), spec("web1?container=one"));
         for _ in 0..MAX_IDLE {
-            connections.put_back(&plain, 0, &mut context(&plain), &mut Some(context(&plain)));
+            connections.put_back(&plain, &mut Link::new(0), &mut context(&plain), &mut Some(context(&plain)));
         }
-        connections.put_back(&container, 0, &mut context(&container), &mut Some(context(&container)));
+        connections.put_back(
+            &container,
+            &mut Link::new(0),
+            &mut context(&container),
+            &mut Some(context(&container)),
+        );
         let count = |of: &HostSpec| connections.idle().iter().filter(|idle| *idle.spec == *of).count();
         assert_eq!((count(&plain), count(&container)), (MAX_IDLE - 1, 1), "the oldest is gone");
         let taken = connections.take(&container, &mut context(&container));
-        assert_eq!(taken.map(|(opened, _)| opened), Some(0));
+        assert_eq!(taken.map(|(link, _)| link.opened), Some(0));
         assert!(connections.take(&container, &mut context(&container)).is_none());
         assert_eq!((count(&plain), count(&container)), (MAX_IDLE - 1, 0));
         drop(connections.too_old(Instant::now()));
@@ -230,11 +252,11 @@ mod tests {
         let context =
             || Context::host_unconnected(&spec, &HostOptions::default()).expect("not yet connected");
         let count = || connections.idle().len();
-        connections.put_back(&spec, 0, &mut context(), &mut Some(context()));
+        connections.put_back(&spec, &mut Link::new(0), &mut context(), &mut Some(context()));
         connections.lost(0);
         assert_eq!((count(), connections.losses()), (0, 1), "the others most likely are lost, too");
-        connections.put_back(&spec, 1, &mut context(), &mut Some(context()));
-        connections.put_back(&spec, 0, &mut context(), &mut Some(context()));
+        connections.put_back(&spec, &mut Link::new(1), &mut context(), &mut Some(context()));
+        connections.put_back(&spec, &mut Link::new(0), &mut context(), &mut Some(context()));
         connections.lost(0);
         assert_eq!((count(), connections.losses()), (2, 1), "a second one of the same time");
         connections.lost(1);
@@ -252,14 +274,14 @@ mod tests {
         let connections = Connections::default();
         let (mut busy, mut spare) = (context(), Some(context()));
         busy.start_reconnect().expect("it is begun");
-        connections.put_back(&spec, 0, &mut busy, &mut spare);
+        connections.put_back(&spec, &mut Link::new(0), &mut busy, &mut spare);
         assert!(spare.is_some() && connections.idle().is_empty());
         drop(silent);
         let mut out = pcp_client::Fetched::new();
         while busy.advance(&mut out).is_ok() {
             std::thread::yield_now();
         }
-        connections.put_back(&spec, 0, &mut busy, &mut spare);
+        connections.put_back(&spec, &mut Link::new(0), &mut busy, &mut spare);
         assert!(spare.is_none() && connections.idle().len() == 1);
     }
 }

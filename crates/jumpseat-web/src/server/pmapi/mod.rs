@@ -35,6 +35,7 @@ mod metric;
 mod moment;
 mod poll;
 mod profile;
+mod readiness;
 mod scrape;
 mod session;
 mod store;

@@ -11,8 +11,9 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::back_off::{Door, Wants, logs_in};
 use super::call::{BATCH, Deadline, refused};
-use super::connections::{Connections, Own};
+use super::connections::{Connections, Link, Own};
 use super::metric::Help;
+use super::readiness::Readiness;
 use crate::server::answer::Refusal;
 use crate::server::sources::{SourceError, Sources};
 
@@ -55,8 +56,8 @@ struct Sharing {
     spec: Arc<HostSpec>,
     /// Up to which [`Connections::news`] it is known what metrics are.
     seen: u64,
-    /// How many losses there had been when the connection was opened that it has.
-    opened: u64,
+    /// What goes with the connection that it has, or had last.
+    link: Link,
     /// The source without a connection that the context has while others have the connection.
     spare: Option<Context>,
     /// There, if it has a connection of its own.
@@ -89,7 +90,7 @@ impl Session {
         connections: Arc<Connections>,
     ) -> Result<Session, SourceError> {
         let mut session = Session::new(sources.unconnected(&spec)?);
-        let (seen, opened) = (connections.news(), connections.losses());
+        let (seen, link) = (connections.news(), Link::new(connections.losses()));
         let own = if logs_in(&spec.attributes) {
             Some(connections.own().map_err(SourceError::Busy)?)
         } else {
@@ -97,7 +98,7 @@ impl Session {
         };
         let spec = Arc::new(spec);
         session.sharing =
-            Some(Sharing { connections, sources, spec, seen, opened, spare: None, own, has_had_one: false });
+            Some(Sharing { connections, sources, spec, seen, link, spare: None, own, has_had_one: false });
         session.take_connection();
         if !session.context.is_connected() {
             session.connect(Wants::Anew)?;
@@ -128,9 +129,11 @@ impl Session {
 
     /// Opens a connection, if it is due.
     fn connect(&mut self, wants: Wants) -> Result<(), ClientError> {
-        let Some(Sharing { connections, sources, spec, opened, spare, own, .. }) = &mut self.sharing else {
+        let Some(Sharing { connections, sources, spec, link, spare, own, .. }) = &mut self.sharing else {
             return self.context.reconnect();
         };
+        // That of the one that was lost.
+        link.readiness = None;
         let door = Door::of(spec);
         connections.back_off.expect_due(&door, wants, Instant::now())?;
         let losses = connections.losses();
@@ -145,7 +148,7 @@ impl Session {
         // Whoever has it: another collector may answer now, and what is known of the last one holds no longer.
         connections.has_connected(&door);
         if let Some(mut fresh) = fresh {
-            *opened = losses;
+            *link = Link::new(losses);
             self.context.swap_source(&mut fresh)?;
             *spare = Some(fresh);
         }
@@ -154,11 +157,11 @@ impl Session {
     }
 
     fn take_connection(&mut self) {
-        if let Some(Sharing { connections, spec, opened, spare, own: None, .. }) = &mut self.sharing
+        if let Some(Sharing { connections, spec, link, spare, own: None, .. }) = &mut self.sharing
             && !self.context.is_connected()
             && let Some((of, source)) = connections.take(spec, &mut self.context)
         {
-            (*opened, *spare) = (of, Some(source));
+            (*link, *spare) = (of, Some(source));
         }
     }
 
@@ -181,11 +184,12 @@ impl Session {
     /// Others may have the connection.
     pub(super) fn end(&mut self) {
         self.connecting = None;
-        if let Some(Sharing { connections, spec, opened, spare, own: None, .. }) = &mut self.sharing
-            && self.context.is_connected()
-        {
+        let Some(Sharing { connections, spec, link, spare, own, .. }) = &mut self.sharing else { return };
+        if !self.context.is_connected() {
+            link.readiness = None;
+        } else if own.is_none() {
             // There is a spare one: it has come by its connection in exchange for it.
-            connections.put_back(spec, *opened, &mut self.context, spare);
+            connections.put_back(spec, link, &mut self.context, spare);
         }
     }
 
@@ -227,10 +231,10 @@ impl Session {
 
     /// The connection that the request had, if it had one, is lost: others of its time most likely are, too.
     pub(super) fn lose(&mut self) {
-        if let Some(Sharing { connections, opened, own: None, has_had_one, .. }) = &mut self.sharing
+        if let Some(Sharing { connections, link, own: None, has_had_one, .. }) = &mut self.sharing
             && std::mem::replace(has_had_one, true)
         {
-            connections.lost(*opened);
+            connections.lost(link.opened);
         }
     }
 
@@ -412,6 +416,18 @@ impl Session {
             self.heed(self.fetched.changes);
         }
         Ok(is_done)
+    }
+
+    /// Takes out what tells when there is something to read, if it was waited for before.
+    pub(super) fn take_readiness(&mut self) -> Option<Readiness> {
+        self.sharing.as_mut().and_then(|sharing| sharing.link.readiness.take())
+    }
+
+    /// Keeps it with the connection, for the next who waits.
+    pub(super) fn keep_readiness(&mut self, readiness: Readiness) {
+        if let Some(sharing) = &mut self.sharing {
+            sharing.link.readiness = Some(readiness);
+        }
     }
 
     /// The collector has told what has changed.

@@ -7,8 +7,9 @@
 //! **Invariant:** work is limited: records that are looked at, values that are kept, and time. What reaches a limit is refused, not
 //! cut. An archive that cannot be read, or not on, gives what could be read.
 //!
-//! **Cost:** of each archive with records in the window its metadata and the records in the window; one walk for all its metrics, which
-//! are looked up in a record only if they are not where they were in the one before. The newest samples are looked for from the end.
+//! **Cost:** of each archive with records in the window its index and the records in the window; one walk for all its metrics, which
+//! are looked up in a record only if they are not where they were in the one before. What metrics are is known of the plan: metadata is
+//! read only where an instance's number had several names. The newest samples are looked for from the end.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use pcp_archive::{Archive, ArchiveError, Direction, Place, Record, Step};
+use pcp_archive::{Archive, ArchiveError, Direction, Place, Record, Records, Step};
 use pcp_client::{ClientError, Context, Fetched, Mode};
 use pcp_model::{Inst, PmError, Pmid, Timestamp, ValueType};
 use pcp_pdu::{SetRef, TypedRef};
@@ -142,7 +143,7 @@ pub(super) fn read(plans: &[Plan], window: &Window, spent: &mut Spent) -> Result
         });
         let (derived, recorded): (Vec<_>, Vec<_>) =
             wanted.into_iter().partition(|(_, part)| matches!(part.metric, What::Derived(_)));
-        let mut walk = Walk { window, enough, spent, all: &mut all };
+        let mut walk = Walk { plans, window, enough, spent, all: &mut all };
         for (number, part) in derived {
             // Opens the archive anew.
             walk.spent.time()?;
@@ -215,6 +216,7 @@ fn is_in(part: &Part, window: &Window) -> bool {
 
 /// Reading of one archive.
 struct Walk<'a> {
+    plans: &'a [Plan],
     window: &'a Window,
     enough: Option<usize>,
     spent: &'a mut Spent,
@@ -223,12 +225,14 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn recorded(&mut self, name: &Path, wanted: &[(usize, &Part)]) -> Result<(), Ended> {
-        let mut archive = Archive::open(&name.to_string_lossy())?;
+        let mut archive = Records::open(name)?;
+        // With metadata, once it is needed.
+        let mut described: Option<Archive> = None;
         let mut by_pmid: FxHashMap<Pmid, Metric<'_>> = FxHashMap::default();
         for (number, part) in wanted {
             let What::Recorded(pmid) = part.metric else { continue };
-            let Ok(desc) = archive.desc(pmid) else { continue };
-            let wanted = Wanted { number: *number, part, kind: desc.value_type, left: self.enough };
+            let kind = self.plans[*number].desc.value_type;
+            let wanted = Wanted { number: *number, part, kind, left: self.enough };
             by_pmid.entry(pmid).or_default().wanted.push(wanted);
         }
         let backward = self.window.newest_first;
@@ -282,7 +286,11 @@ impl Walk<'_> {
             }
             for (number, mut sample, odd) in unnamed.drain(..) {
                 let Some((_, part)) = wanted.iter().find(|(known, _)| *known == number) else { continue };
-                let names: FxHashMap<Inst, String> = archive
+                let described = match &mut described {
+                    Some(described) => described,
+                    none => none.insert(Archive::open(&name.to_string_lossy())?),
+                };
+                let names: FxHashMap<Inst, String> = described
                     .instances(part.indom, time)
                     .map(|all| {
                         all.map(|(inst, name)| (inst, String::from_utf8_lossy(name).into_owned())).collect()
@@ -364,7 +372,7 @@ pub(super) const DERIVED: &str = "query.derived";
 
 /// The next record, if the next is one, and the place behind it; `None` at the end.
 fn stepped(
-    archive: &mut Archive,
+    archive: &mut Records,
     at: Place,
     backward: bool,
 ) -> Result<Option<(Option<pcp_archive::RecordPlace>, Place)>, ArchiveError> {
