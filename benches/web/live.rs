@@ -134,57 +134,27 @@ fn beside_pmproxy(web: &Server, pmcd: &PrivatePmcd, dir: &Path) {
             .peer("pmproxy", each(&proxy_cpu))
             .print();
     }
-    at_once_and_floor(web, &proxy, pmcd);
+    floor(web, &proxy, pmcd);
 }
 
-/// The same fetch by several clients at a time, and what is the least that it takes.
-fn at_once_and_floor(web: &Server, proxy: &Server, pmcd: &PrivatePmcd) {
+/// What a fetch takes that nobody can do without, beside pmproxy: more than that it cannot be outrun by.
+fn floor(web: &Server, proxy: &Server, pmcd: &PrivatePmcd) {
     const REQUESTS: usize = 200;
-    const AT_ONCE: usize = 8;
-    let request = format!("fetch?{FETCH}");
-    let several = |server: &Server| -> Vec<(Client, u64)> { (0..AT_ONCE).map(|_| context(server)).collect() };
-    let (mut ours, mut theirs) = (several(web), several(proxy));
-    let timed = |clients: &mut Vec<(Client, u64)>| {
-        crate::common::time(|| {
-            std::thread::scope(|scope| {
-                for (client, context) in clients {
-                    let path = format!("/pmapi/{context}/{request}");
-                    scope.spawn(move || (0..REQUESTS).for_each(|_| drop(client.get(&path))));
-                }
-            });
-        })
-    };
-    let rounds = rounds(10);
-    let [web_took, proxy_took] = race(rounds, [&mut || timed(&mut ours), &mut || timed(&mut theirs)]);
-    let each = |times: &Times, count: usize| Figure::time(times, count as f64, 1e-6, "us");
-    Row::new(
-        format!("web: fetch of 10 metrics, {AT_ONCE} clients at a time"),
-        each(&web_took, AT_ONCE * REQUESTS),
-    )
-    .peer("pmproxy", each(&proxy_took, AT_ONCE * REQUESTS))
-    .goal(Goal::Ratio(3.0))
-    .print();
-    let mut ours = context(web);
-    let answer = ours.0.get(&format!("/pmapi/{}/{request}", ours.1));
-    let floor = Server::bare(
-        &pmcd.unix(),
-        &FETCH.trim_start_matches("names=").split(',').collect::<Vec<_>>(),
-        &answer,
-    );
-    let mut floor = (floor.client(), ours.1);
-    assert_eq!(floor.0.get("/"), answer);
-    let mut theirs = context(proxy);
+    let (mut ours, mut theirs) = (context(web), context(proxy));
+    let answer = ours.0.get(&format!("/pmapi/{}/fetch?{FETCH}", ours.1));
+    let names: Vec<&str> = FETCH.trim_start_matches("names=").split(',').collect();
+    let bare = Server::bare(&pmcd.unix(), &names, &answer);
+    let mut bare = (bare.client(), ours.1);
+    assert_eq!(bare.0.get("/"), answer);
     let timed = |(client, context): &mut (Client, u64)| {
-        let path = format!("/pmapi/{context}/{request}");
+        let path = format!("/pmapi/{context}/fetch?{FETCH}");
         crate::common::time(|| (0..REQUESTS).for_each(|_| drop(client.get(&path))))
     };
-    let [floor_took, proxy_took] = race(rounds, [&mut || timed(&mut floor), &mut || timed(&mut theirs)]);
-    Row::new(
-        "web: the floor of one client by the clock, a server that asks pmcd and answers the same bytes",
-        each(&floor_took, REQUESTS),
-    )
-    .peer("pmproxy", each(&proxy_took, REQUESTS))
-    .print();
+    let [bare_took, proxy_took] = race(rounds(10), [&mut || timed(&mut bare), &mut || timed(&mut theirs)]);
+    let each = |times: &Times| Figure::time(times, REQUESTS as f64, 1e-6, "us");
+    Row::new("web: the floor of that, a server that asks pmcd and answers the same bytes", each(&bare_took))
+        .peer("pmproxy", each(&proxy_took))
+        .print();
 }
 
 /// An answer without what differs from moment to moment, and from server to server.

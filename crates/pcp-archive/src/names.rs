@@ -3,20 +3,26 @@
 //! Children are listed last inserted first, at every level, as PCP does.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, RandomState};
 
 use rustc_hash::FxHashMap;
 
 use pcp_model::{PmError, Pmid};
 
-/// The tree of names. Cost: one entry for each node; looking up a name is one hash look-up a component.
+/// The tree of names. Cost: one entry for each node, and no allocation of its own; looking up a name is one hash look-up a component, adding one is
+/// one look-up in all where the name before had the same parent.
 #[derive(Debug)]
 pub(super) struct Names {
     nodes: Vec<Node>,
+    /// The last components of all nodes, one behind the other.
+    text: String,
     /// The newest child for the hash of parent and component.
     by_hash: FxHashMap<u64, u32>,
     hasher: RandomState,
-    by_pmid: FxHashMap<Pmid, Vec<u32>>,
+    by_pmid: FxHashMap<Pmid, Leaves>,
+    /// The parent of the name that was added last, by its name.
+    parent: (String, u32),
 }
 
 #[derive(Debug)]
@@ -24,20 +30,36 @@ struct Node {
     parent: u32,
     /// The next older node with the same hash, or [`ROOT`].
     next: u32,
-    /// The last component.
-    name: Box<str>,
+    /// Where its last component is in the text.
+    name: (usize, usize),
     /// In the order they came.
     children: Vec<u32>,
     pmid: Option<Pmid>,
+    /// The next name of the same metric, or [`ROOT`].
+    also: u32,
+}
+
+/// The first and the last name of a metric, in the order they came.
+#[derive(Clone, Copy, Debug)]
+struct Leaves {
+    first: u32,
+    last: u32,
 }
 
 const ROOT: u32 = 0;
 
 impl Default for Names {
     fn default() -> Names {
-        let root = Node { parent: ROOT, next: ROOT, name: Box::default(), children: Vec::new(), pmid: None };
-        let (by_hash, by_pmid) = (FxHashMap::default(), FxHashMap::default());
-        Names { nodes: vec![root], by_hash, hasher: RandomState::new(), by_pmid }
+        let root =
+            Node { parent: ROOT, next: ROOT, name: (0, 0), children: Vec::new(), pmid: None, also: ROOT };
+        Names {
+            nodes: vec![root],
+            text: String::new(),
+            by_hash: FxHashMap::default(),
+            hasher: RandomState::new(),
+            by_pmid: FxHashMap::default(),
+            parent: (String::new(), ROOT),
+        }
     }
 }
 
@@ -46,9 +68,16 @@ impl Names {
     pub(crate) fn insert(&mut self, name: &str, pmid: Pmid) {
         let leaf = self.make(name);
         let node = &mut self.nodes[leaf as usize];
-        if node.pmid.is_none() && leaf != ROOT {
-            node.pmid = Some(pmid);
-            self.by_pmid.entry(pmid).or_default().push(leaf);
+        if node.pmid.is_some() || leaf == ROOT {
+            return;
+        }
+        node.pmid = Some(pmid);
+        match self.by_pmid.entry(pmid) {
+            Entry::Vacant(none) => drop(none.insert(Leaves { first: leaf, last: leaf })),
+            Entry::Occupied(mut leaves) => {
+                let last = std::mem::replace(&mut leaves.get_mut().last, leaf);
+                self.nodes[last as usize].also = leaf;
+            }
         }
     }
 
@@ -67,7 +96,8 @@ impl Names {
     /// All names of a metric, in the order of `pmNameAll(3)`.
     pub(crate) fn names_of(&self, pmid: Pmid) -> Vec<String> {
         let Some(leaves) = self.by_pmid.get(&pmid) else { return Vec::new() };
-        let mut leaves: Vec<u32> = leaves.clone();
+        let also = |leaf: &u32| Some(self.nodes[*leaf as usize].also).filter(|also| *also != ROOT);
+        let mut leaves: Vec<u32> = std::iter::successors(Some(leaves.first), also).collect();
         if leaves.len() > 1 {
             leaves.sort_by_cached_key(|leaf| self.path(*leaf));
         }
@@ -78,7 +108,7 @@ impl Names {
     ///
     /// Cost: a step for each of its components, and memory for those that are shown.
     pub(crate) fn short_name(&self, pmid: Pmid, most: usize) -> Option<String> {
-        let mut at = *self.by_pmid.get(&pmid)?.first()?;
+        let mut at = self.by_pmid.get(&pmid)?.first;
         // The last ones passed on the way up are the first ones of the name. Each takes a byte at least.
         let mut parts: VecDeque<&str> = VecDeque::new();
         while at != ROOT {
@@ -86,7 +116,7 @@ impl Names {
             if parts.len() > most {
                 parts.pop_back();
             }
-            parts.push_front(&node.name);
+            parts.push_front(self.component(node));
             at = node.parent;
         }
         let mut short = String::new();
@@ -115,7 +145,7 @@ impl Names {
         Ok(children
             .map(|child| {
                 let child = &self.nodes[*child as usize];
-                (&*child.name, child.children.is_empty())
+                (self.component(child), child.children.is_empty())
             })
             .collect())
     }
@@ -147,10 +177,15 @@ impl Names {
     }
 
     fn child(&self, parent: u32, component: &str) -> Option<u32> {
-        let mut at = *self.by_hash.get(&self.hasher.hash_one((parent, component)))?;
+        self.known(self.hasher.hash_one((parent, component)), parent, component)
+    }
+
+    /// The child of this hash.
+    fn known(&self, hash: u64, parent: u32, component: &str) -> Option<u32> {
+        let mut at = *self.by_hash.get(&hash)?;
         while at != ROOT {
             let node = &self.nodes[at as usize];
-            if node.parent == parent && *node.name == *component {
+            if node.parent == parent && self.component(node) == component {
                 return Some(at);
             }
             at = node.next;
@@ -158,31 +193,44 @@ impl Names {
         None
     }
 
+    fn component(&self, node: &Node) -> &str {
+        self.text.get(node.name.0..node.name.1).unwrap_or_default()
+    }
+
     /// The node of a name, made with those above it if need be.
     fn make(&mut self, name: &str) -> u32 {
-        let mut parent = ROOT;
-        for component in name.split('.').filter(|_| !name.is_empty()) {
-            parent = match self.child(parent, component) {
-                Some(found) => found,
-                None => {
-                    let id = self.nodes.len() as u32;
-                    let next = self.by_hash.insert(self.hasher.hash_one((parent, component)), id);
-                    let next = next.unwrap_or(ROOT);
-                    let (name, children) = (component.into(), Vec::new());
-                    self.nodes.push(Node { parent, next, name, children, pmid: None });
-                    self.nodes[parent as usize].children.push(id);
-                    id
-                }
-            };
+        let Some((above, component)) = name.rsplit_once('.') else {
+            return if name.is_empty() { ROOT } else { self.make_child(ROOT, name) };
+        };
+        if self.parent.0 != above || self.parent.1 == ROOT {
+            let parent = above.split('.').fold(ROOT, |parent, component| self.make_child(parent, component));
+            self.parent.0.clear();
+            self.parent.0.push_str(above);
+            self.parent.1 = parent;
         }
-        parent
+        self.make_child(self.parent.1, component)
+    }
+
+    fn make_child(&mut self, parent: u32, component: &str) -> u32 {
+        let hash = self.hasher.hash_one((parent, component));
+        if let Some(found) = self.known(hash, parent, component) {
+            return found;
+        }
+        let id = self.nodes.len() as u32;
+        let from = self.text.len();
+        self.text.push_str(component);
+        let name = (from, self.text.len());
+        let next = self.by_hash.insert(hash, id).unwrap_or(ROOT);
+        self.nodes.push(Node { parent, next, name, children: Vec::new(), pmid: None, also: ROOT });
+        self.nodes[parent as usize].children.push(id);
+        id
     }
 
     fn name(&self, mut at: u32) -> String {
         let mut parts = Vec::new();
         while at != ROOT {
             let node = &self.nodes[at as usize];
-            parts.push(&*node.name);
+            parts.push(self.component(node));
             at = node.parent;
         }
         parts.reverse();

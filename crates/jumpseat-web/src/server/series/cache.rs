@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pcp_archive::Glance;
-use pcp_files::Replacement;
+use pcp_files::{Replacement, Writes};
 use pcp_model::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha1::{Digest, Sha1};
@@ -164,8 +164,16 @@ impl Cache {
     }
 }
 
-/// What a crash leaves unfinished is refused when it is read: nothing has to wait for the disk.
+/// What is not whole is refused when it is read: nothing has to wait for the disk, nor to be renamed where there was nothing before.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Ok(mut file) = pcp_files::create(path, Writes::Anywhere) {
+        let written = file.write_all(bytes);
+        if written.is_err() {
+            // What there was no room for leaves nothing.
+            let _ = fs::remove_file(path);
+        }
+        return written;
+    }
     let mut replacement = Replacement::begin(path).map_err(io::Error::other)?;
     replacement.file().write_all(bytes)?;
     replacement.finish_unsynced().map_err(io::Error::other)?;

@@ -2,7 +2,7 @@
 //! threads for a span, by the system's account. One connection; requests of 512 spans each, as the SDKs send them: over HTTP as
 //! protobuf, plain and compressed, and as JSON; over gRPC. Once with the log in memory, which shows what the files cost. And for a
 //! data point of a cumulative sum, of 10,000 series with three attributes each, one of a sum of deltas, also with starts that are kept and
-//! with none, and one of a new series when there may be no more.
+//! with none, and one of a new series when there may be no more. At last, more clients at a time than it can take ([`overload`]).
 //!
 //! Against it, in the same run: `prost` decoding the same requests into the official types of `opentelemetry-proto`, without socket,
 //! HTTP or records; that is the least any collector does whose decoder is generated.
@@ -29,7 +29,9 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Sta
 use prost::Message;
 use serde_json::json;
 
+#[path = "../common/mod.rs"]
 mod common;
+mod overload;
 use common::agent::Served;
 use common::clock::thread_cpu;
 use common::{Figure, Goal, Row, Times, race, rounds};
@@ -289,6 +291,7 @@ fn main() {
         .print();
     row(format!("the same, each point of a new series, {SERIES} of {} taken", POINTS * REQUESTS), &refused)
         .print();
+    overload::run(&bodies[0]);
 }
 
 fn gzip(body: &[u8]) -> Vec<u8> {
