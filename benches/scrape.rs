@@ -1,6 +1,6 @@
 //! Targets scraped by the agent as it runs (`jumpseat serve`, `[[scrape]]`): processor time of all its threads for a sample, by the system's
 //! account, plain and with gzip. 200 targets of 1,000 series each, in 100 families of a shape that exporters have, twice a second: as many samples in two
-//! and a half seconds as 1,000 targets of 1,000 series have in half a minute. Numbers differ from scrape to scrape.
+//! and a half seconds as 1,000 targets of 1,000 series have in half a minute. And those 1,000 targets, each five seconds. Numbers differ from scrape to scrape.
 //!
 //! Against it, in the same run and of the same targets: Prometheus (Debian's package), which keeps what it scrapes in its database; the agent keeps
 //! the newest values, as PCP's clients ask for them.
@@ -21,7 +21,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 mod common;
 use common::agent::Served;
-use common::clock::process_cpu;
+use common::clock::{peak_kib, process_cpu};
 use common::{Figure, Goal, Row, Times, race, rounds};
 
 const AGENT: &str = env!("CARGO_BIN_EXE_jumpseat");
@@ -40,7 +40,8 @@ struct Server {
 }
 
 impl Server {
-    fn start(is_gzip: bool) -> Server {
+    /// With compressed answers, or plain ones; for so many targets.
+    fn start(is_gzip: bool, targets: u64) -> Server {
         let bodies = [0, 1].map(|variant| answer(&body(variant), is_gzip));
         let answers = Arc::new(AtomicU64::new(0));
         let (tell, told) = std::sync::mpsc::channel();
@@ -61,7 +62,7 @@ impl Server {
                             if head.ends_with(b"\r\n\r\n") {
                                 head.clear();
                                 let nth = counted.fetch_add(1, Ordering::Relaxed);
-                                if stream.write_all(&bodies[(nth / TARGETS % 2) as usize]).await.is_err() {
+                                if stream.write_all(&bodies[(nth / targets % 2) as usize]).await.is_err() {
                                     return;
                                 }
                             }
@@ -119,7 +120,7 @@ fn answer(body: &str, is_gzip: bool) -> Vec<u8> {
 }
 
 fn main() {
-    let [plain_server, gzip_server] = [false, true].map(Server::start);
+    let [plain_server, gzip_server] = [false, true].map(|is_gzip| Server::start(is_gzip, TARGETS));
     let has_peer = Command::new("prometheus").arg("--version").output().is_ok();
     let [plain, gzip, peer, peer_gzip] = race(
         rounds(5),
@@ -145,20 +146,42 @@ fn main() {
     };
     row("", &plain, &peer).goal(Goal::AtLeast(GOAL)).headline().print();
     row(", gzip", &gzip, &peer_gzip).print();
+    drop((plain_server, gzip_server));
+    many();
 }
 
-/// Processor time of an agent for so many samples, after it has met all of them.
+/// A thousand targets: what a minute of them costs, and what memory they take.
+fn many() {
+    const MANY: u64 = 1000;
+    let server = Server::start(false, MANY);
+    let (took, peak) = scraped(&server, MANY, "5s", MANY * SERIES);
+    let share = took.as_secs_f64() / 60.0 * 100.0;
+    Row::new(
+        format!("scraping {MANY} targets of {SERIES} series once a minute"),
+        Figure::cost(share, "% of a core"),
+    )
+    .goal(Goal::AtMost(50.0))
+    .note(format!("by a scrape of all; {:.0} MiB at most", peak as f64 / 1024.0))
+    .print();
+}
+
+/// Processor time of an agent for [`SAMPLES`], after it has met all of them.
 fn agent(server: &Server) -> Duration {
+    scraped(server, TARGETS, "500ms", SAMPLES).0
+}
+
+/// Processor time of an agent for so many samples of so many targets, after it has met all of them; and the most memory that it took, in KiB.
+fn scraped(server: &Server, targets: u64, interval: &str, samples: u64) -> (Duration, u64) {
     let dir = tempfile::tempdir().expect("a directory");
-    let targets: Vec<String> = (0..TARGETS).map(|n| format!("http://{}/{n}", server.address)).collect();
+    let urls: Vec<String> = (0..targets).map(|n| format!("http://{}/{n}", server.address)).collect();
     // Series of targets are told apart by their instances, which are told apart by host and port.
     let list: String =
-        targets.iter().enumerate().map(|(n, url)| format!("{url} instance=host-{n}:9100\n")).collect();
+        urls.iter().enumerate().map(|(n, url)| format!("{url} instance=host-{n}:9100\n")).collect();
     std::fs::write(dir.path().join("targets"), list).expect("the directory is ours");
     let config = format!(
         "[series]\nmax_series = {0}\nmax_per_metric = {0}\nbudget = \"4GiB\"\n[[scrape]]\nname = \"node\"\n\
-         targets_file = \"targets\"\ninterval = \"500ms\"\n",
-        2 * TARGETS * SERIES
+         targets_file = \"targets\"\ninterval = \"{interval}\"\n",
+        2 * targets * SERIES
     );
     let agent = Served::start(AGENT, dir.path(), &config);
     let mut group = FetchGroup::host(&agent.address.to_string()).expect("it listens");
@@ -172,12 +195,13 @@ fn agent(server: &Server) -> Duration {
         }
         std::thread::sleep(Duration::from_millis(20));
     };
-    wait(series, TARGETS * SERIES);
+    wait(series, targets * SERIES);
     // All have been there twice, so none is new.
-    let met: u64 = wait(points, 2 * TARGETS * SERIES);
+    let met: u64 = wait(points, 2 * targets * SERIES);
     let before = (agent.cpu(), met);
-    let met = wait(points, met + SAMPLES);
-    scaled(agent.cpu() - before.0, met - before.1)
+    let met = wait(points, met + samples);
+    let took = (agent.cpu() - before.0).mul_f64(samples as f64 / (met - before.1) as f64);
+    (took, peak_kib(agent.pid()))
 }
 
 /// The same of a Prometheus.

@@ -36,7 +36,7 @@ pub(crate) fn run(body: &[u8]) {
     let idle = resident_kib(agent.pid());
     // Each holds its length rounded up, while it is incomplete.
     let clients = 2 * MEMORY / body.len();
-    let seconds = if is_quick() { 4 } else { 40 };
+    let seconds = if is_quick() { 12 } else { 40 };
     let answers = Answers::default();
     let (begun, before) = (Instant::now(), agent.cpu());
     let end = begun + Duration::from_secs(seconds);
@@ -49,7 +49,7 @@ pub(crate) fn run(body: &[u8]) {
                 }
             });
         }
-        std::thread::sleep(Duration::from_secs(seconds) / 4);
+        std::thread::sleep(Duration::from_secs(seconds) / 2);
         peak_kib(agent.pid())
     });
     let took = agent.cpu() - before;
@@ -69,7 +69,7 @@ pub(crate) fn run(body: &[u8]) {
     assert_eq!(group.value(told).expect("a number"), busy, "each that was told to come again is counted");
     let mib = |kib: u64| kib as f64 / 1024.0;
     Row::new(
-        format!("OTLP by {clients} clients, with twice the memory for requests: memory beyond that after a quarter of the time"),
+        format!("OTLP by {clients} clients, with twice the memory for requests: memory beyond that after half of the time"),
         Figure::cost(mib(peak.saturating_sub(early)), "MiB"),
     )
     .goal(Goal::AtMost(2.0))

@@ -6,6 +6,7 @@
 //! directory of temporary files.
 
 use std::path::Path;
+use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -38,6 +39,8 @@ pub(crate) fn run() {
             metadata += template.write(&archives, host, day);
         }
     }
+    // What was written goes to the disk first: that is no work of the server's.
+    assert!(Command::new("sync").status().is_ok_and(|status| status.success()));
     let begun = Instant::now();
     let server = start(dir.path(), &archives);
     let listening = begun.elapsed();

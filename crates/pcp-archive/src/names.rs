@@ -226,15 +226,19 @@ impl Names {
         id
     }
 
-    fn name(&self, mut at: u32) -> String {
-        let mut parts = Vec::new();
-        while at != ROOT {
-            let node = &self.nodes[at as usize];
-            parts.push(self.component(node));
-            at = node.parent;
+    fn name(&self, leaf: u32) -> String {
+        let above = |at: &u32| Some(self.nodes[*at as usize].parent).filter(|parent| *parent != ROOT);
+        let components =
+            || std::iter::successors(Some(leaf), above).map(|at| self.component(&self.nodes[at as usize]));
+        // Taken once: written from the end on.
+        let len = components().map(|component| component.len() + 1).sum::<usize>() - 1;
+        let (mut name, mut end) = (vec![b'.'; len], len);
+        for component in components() {
+            let from = end - component.len();
+            name[from..end].copy_from_slice(component.as_bytes());
+            end = from.saturating_sub(1);
         }
-        parts.reverse();
-        parts.join(".")
+        String::from_utf8(name).unwrap_or_default()
     }
 
     /// The place among its siblings of each node on the way down. Nodes are numbered as they come.

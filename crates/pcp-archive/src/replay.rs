@@ -165,8 +165,7 @@ impl Replay {
     /// [`ReplayError::End`], as often as it is asked; those of reading.
     pub fn next_record(&mut self, out: &mut Fetched) -> Result<(), ReplayError> {
         self.next_with(out, |record, out| {
-            let all = record.sets().enumerate().map(|(at, set)| (set.pmid, Some(at)));
-            out.select(record.timestamp, record.all(), all);
+            out.select_all(record.timestamp, record.all());
             true
         })
     }

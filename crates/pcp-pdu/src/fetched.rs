@@ -86,6 +86,16 @@ impl Fetched {
         }));
     }
 
+    /// Takes over all sets of a record, in its order. [`Fetched::changes`] is left alone.
+    pub fn select_all(&mut self, timestamp: Timestamp, record: Sets<'_>) {
+        self.clear();
+        self.timestamp = timestamp;
+        let (bytes, bias) = record.bytes();
+        self.body.extend_from_slice(bytes);
+        (self.bias, self.came) = (bias, record.len());
+        self.sets.extend(record.heads().iter().map(|&head| Entry { head, appended: false }));
+    }
+
     /// All sets as they came, if the result is just those that came, in their order.
     pub fn whole(&self) -> Option<Whole<'_>> {
         if self.sets.len() != self.came || self.sets.iter().any(|set| set.appended) {
@@ -125,6 +135,11 @@ impl Fetched {
     /// The first value set of a metric.
     pub fn find(&self, pmid: Pmid) -> Option<SetRef<'_>> {
         self.sets.iter().find(|set| set.head.set.pmid == pmid).map(|set| self.view(set))
+    }
+
+    /// The metrics of all value sets, in their order.
+    pub fn pmids(&self) -> impl ExactSizeIterator<Item = Pmid> {
+        self.sets.iter().map(|set| set.head.set.pmid)
     }
 
     /// All value sets.
@@ -342,6 +357,9 @@ mod tests {
             let mut all = Fetched::new();
             all.select(fetched.timestamp, sets, sets.iter().enumerate().map(|(at, set)| (set.pmid, Some(at))));
             prop_assert_eq!(raw(&all), raw(&fetched));
+            all.select_all(fetched.timestamp, sets);
+            prop_assert_eq!(raw(&all), raw(&fetched));
+            prop_assert!(all.pmids().eq(fetched.sets().map(|set| set.pmid)));
             let mut again = vec![1, 2, 3];
             all.whole().unwrap().append_to(&mut again, lead as u32 + bias);
             prop_assert_eq!(&again[3..], &data[lead * 4..]);

@@ -169,12 +169,12 @@ impl Steps {
         self.places.clear();
         match self.by {
             By::Record => {
-                for (set, at) in self.fetched.sets().zip(0..) {
+                for (of, at) in self.fetched.pmids().zip(0..) {
                     let metric = match self.before.get(at as usize) {
-                        Some((pmid, metric)) if *pmid == set.pmid => *metric,
+                        Some((pmid, metric)) if *pmid == of => *metric,
                         known => {
                             let is_known = known.is_some();
-                            let found = (set.pmid, self.by_pmid.get(&set.pmid).copied());
+                            let found = (of, self.by_pmid.get(&of).copied());
                             match is_known {
                                 true => self.before[at as usize] = found,
                                 false => self.before.push(found),

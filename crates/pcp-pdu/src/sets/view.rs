@@ -117,6 +117,11 @@ impl<'a> Sets<'a> {
         (self.data, self.bias)
     }
 
+    /// Where all sets are.
+    pub(crate) fn heads(&self) -> &'a [Head] {
+        self.heads
+    }
+
     /// Where the set at a place is.
     pub(crate) fn head(&self, at: usize) -> Option<Head> {
         self.heads.get(at).copied()

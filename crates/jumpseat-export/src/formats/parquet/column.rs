@@ -165,32 +165,32 @@ impl Column {
         self.number_elsewhere(row, number);
     }
 
-    /// Puts the numbers of a metric, which are of the column's own type, into their rows.
-    pub(super) fn numbers(&mut self, stage: &Stage, metric: usize) {
+    /// Puts the numbers of a metric, which are of the column's own type, into their rows. `run`: [`Stage::run`] of the table.
+    pub(super) fn numbers(&mut self, stage: &Stage, (table, run): (usize, Option<usize>), metric: usize) {
         macro_rules! put {
-            ($values:ident, $number:ident, $of:expr) => {
-                stage.each(metric, |row, bits| {
-                    let $number = $of(bits);
-                    match &mut self.values {
-                        // The usual case, kept in a loop of its own.
-                        Values::$values(values) if row == values.len() => {
-                            values.push($number);
-                            if let Some(valid) = &mut self.valid {
-                                valid.push(true);
-                            }
+            ($values:ident, $of:expr) => {
+                match &mut self.values {
+                    // The usual case: they go behind those that there are.
+                    Values::$values(values)
+                        if run == Some(values.len())
+                            && let Some(all) = stage.all(metric) =>
+                    {
+                        if let Some(valid) = &mut self.valid {
+                            valid.resize(values.len() + all.len(), true);
                         }
-                        _ => self.number_elsewhere(row, Number::$values($number)),
+                        values.extend(all.map($of));
                     }
-                })
+                    _ => stage.each(table, metric, |row, bits| self.number(row, Number::$values($of(bits)))),
+                }
             };
         }
         match &self.values {
-            Values::I32(_) => put!(I32, number, |bits| (bits as u32).cast_signed()),
-            Values::U32(_) => put!(U32, number, |bits| bits as u32),
-            Values::I64(_) => put!(I64, number, |bits: u64| bits.cast_signed()),
-            Values::U64(_) => put!(U64, number, |bits| bits),
-            Values::Float(_) => put!(Float, number, |bits| f32::from_bits(bits as u32)),
-            Values::Double(_) => put!(Double, number, f64::from_bits),
+            Values::I32(_) => put!(I32, |bits| (bits as u32).cast_signed()),
+            Values::U32(_) => put!(U32, |bits| bits as u32),
+            Values::I64(_) => put!(I64, |bits: u64| bits.cast_signed()),
+            Values::U64(_) => put!(U64, |bits| bits),
+            Values::Float(_) => put!(Float, |bits| f32::from_bits(bits as u32)),
+            Values::Double(_) => put!(Double, f64::from_bits),
             Values::Flags(_) | Values::Words { .. } | Values::Bytes(_) => {}
         }
     }

@@ -52,11 +52,11 @@ const ROWS: usize = 1 << 17;
 /// Values of a row group.
 const CELLS: usize = 1 << 21;
 
-/// Values of all tables that are not yet written.
-const ALL_CELLS: usize = 1 << 23;
+/// Values of all tables that are not yet written: 128 MB of numbers. With fewer, the parts of wide archives become short, and parts cost.
+const ALL_CELLS: usize = 1 << 24;
 
 /// Values that are handed over when there are as many: some tables' only, so that they are encoded while all are filled again.
-const AT_ONCE: usize = 1 << 21;
+const AT_ONCE: usize = 1 << 22;
 
 /// How much is kept until it is handed over.
 #[derive(Clone, Copy)]
@@ -90,8 +90,8 @@ pub(crate) struct Lake {
     stage: Stage,
     /// The tables and columns of the metrics there.
     staged: Vec<(usize, usize)>,
-    /// The rows that metrics without instances have in this sample, by table; the number of the sample with each.
-    single_rows: Vec<(u64, usize)>,
+    /// The last sample in which a number without instances has a row, by table.
+    single_rows: Vec<u64>,
     sample: u64,
 }
 
@@ -146,7 +146,7 @@ impl Lake {
         if args.start.is_some() || args.origin.is_some() {
             name.push_str(&format!("-from-{}", compact(source.window.0)));
         }
-        let (stage, single_rows) = (Stage::new(staged.len()), vec![(0, 0); tables.len()]);
+        let (stage, single_rows) = (Stage::new(staged.len(), tables.len()), vec![0; tables.len()]);
         let lake = Lake {
             store,
             name,
@@ -188,8 +188,12 @@ impl Lake {
 
     /// Puts what is in the stage into the columns.
     fn unload(&mut self) {
-        for (number, (table, column)) in self.staged.iter().enumerate() {
-            self.tables[*table].numbers(*column, &self.stage, number);
+        let mut of = (usize::MAX, None);
+        for (number, &(table, column)) in self.staged.iter().enumerate() {
+            if of.0 != table {
+                of = (table, self.stage.run(table));
+            }
+            self.tables[table].numbers(column, &self.stage, of, number);
         }
         self.stage.clear();
     }
@@ -297,15 +301,12 @@ impl Format for Lake {
                         self.tables[table].add(column, values, source, (self.sample, sample.time));
                         continue;
                     };
-                    let known = self.single_rows[table];
-                    let row = if known.0 == self.sample {
-                        known.1
-                    } else {
+                    if self.single_rows[table] != self.sample {
                         let row = self.tables[table].single_row(source, (self.sample, sample.time));
-                        self.single_rows[table] = (self.sample, row);
-                        row
-                    };
-                    self.stage.put(number as usize, row, value);
+                        self.single_rows[table] = self.sample;
+                        self.stage.row(table, row);
+                    }
+                    self.stage.put(number as usize, value);
                 }
                 Place::Events(at) => {
                     let kind = source.metrics[metric].desc.value_type;

@@ -170,9 +170,15 @@ impl Table {
         }
     }
 
-    /// Puts the numbers of a metric into their rows of a column.
-    pub(super) fn numbers(&mut self, column: usize, stage: &Stage, metric: usize) {
-        self.columns[column].numbers(stage, metric);
+    /// Puts the numbers of a metric into their rows of a column. `table`: the number of this one, and [`Stage::run`] of it.
+    pub(super) fn numbers(
+        &mut self,
+        column: usize,
+        stage: &Stage,
+        table: (usize, Option<usize>),
+        metric: usize,
+    ) {
+        self.columns[column].numbers(stage, table, metric);
     }
 
     /// The group of a domain in the sample of a number, and whether it is new.
