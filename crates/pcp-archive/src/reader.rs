@@ -16,7 +16,7 @@ use super::part::Part;
 use super::record::Record;
 use super::volumes::Spot;
 use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, PmError, Pmid, Timestamp};
-use pcp_pdu::{LabelTarget, TextLevel, TextTarget};
+use pcp_pdu::{LabelTarget, Scan, TextLevel, TextTarget};
 use tracing::trace;
 
 /// An open archive, or list of archives.
@@ -69,6 +69,24 @@ impl Archive {
     /// # Errors
     /// See [`Problem`]; [`ArchiveError::code`] is what `pmNewContext(3)` returns.
     pub fn open(names: &str) -> Result<Archive, ArchiveError> {
+        let mut metadata = Metadata::default();
+        let parts = Archive::opened(&Archive::listed(names)?, names, Some(&mut metadata))?;
+        Ok(Archive { parts, metadata })
+    }
+
+    /// Opens archives, without their metadata.
+    pub(super) fn without_metadata(names: &str) -> Result<Archive, ArchiveError> {
+        let parts = Archive::opened(&Archive::listed(names)?, names, None)?;
+        Ok(Archive { parts, metadata: Metadata::default() })
+    }
+
+    /// The same of one archive, whatever is in its name.
+    pub(super) fn one_without_metadata(name: &Path) -> Result<Archive, ArchiveError> {
+        Ok(Archive { parts: vec![Part::open(name, None, None)?], metadata: Metadata::default() })
+    }
+
+    /// The archives that names stand for.
+    fn listed(names: &str) -> Result<Vec<PathBuf>, ArchiveError> {
         let mut paths = Vec::new();
         let list = names.strip_suffix(',').unwrap_or(names);
         for name in list.split(',') {
@@ -81,14 +99,21 @@ impl Archive {
                 paths.push(PathBuf::from(name));
             }
         }
-        let mut metadata = Metadata::default();
+        Ok(paths)
+    }
+
+    fn opened(
+        paths: &[PathBuf],
+        names: &str,
+        mut metadata: Option<&mut Metadata>,
+    ) -> Result<Vec<Part>, ArchiveError> {
         let mut parts: Vec<Part> = Vec::new();
         for path in paths {
             let host = parts.first().map(|part| part.label().host.clone());
-            let part = Part::open(&path, host.as_deref(), Some(&mut metadata))?;
+            let part = Part::open(path, host.as_deref(), metadata.as_deref_mut())?;
             match parts.iter().find(|other| other.label().start == part.label().start) {
                 Some(same) if same.name == part.name => continue,
-                Some(_) => return Err(ArchiveError::new(&path, None, Problem::Overlap)),
+                Some(_) => return Err(ArchiveError::new(path, None, Problem::Overlap)),
                 None => parts.push(part),
             }
         }
@@ -96,13 +121,7 @@ impl Archive {
             return Err(ArchiveError::new(Path::new(names), None, Problem::MissingFile("every file")));
         }
         parts.sort_by_key(|part| part.label().start);
-        Ok(Archive { parts, metadata })
-    }
-
-    /// Opens an archive, without its metadata.
-    pub(super) fn without_metadata(name: &Path) -> Result<Archive, ArchiveError> {
-        let part = Part::open(name, None, None)?;
-        Ok(Archive { parts: vec![part], metadata: Metadata::default() })
+        Ok(parts)
     }
 
     /// What of damaged archives was done without since this was asked last: of the index and of volumes from the opening on, of
@@ -207,21 +226,20 @@ impl Archive {
     pub fn record(&mut self, place: RecordPlace) -> Result<Record<'_>, ArchiveError> {
         let RecordPlace { part, volume, frame } = place;
         let record = self.parts[part].volumes.record(volume, frame);
-        match &record {
-            Ok(record) => trace!(
-                target: "pcp::log",
-                "record at byte {} of volume {volume}: {} bytes, {}, {}",
-                frame.at,
-                frame.len,
-                record.timestamp,
-                match record.metrics() {
-                    0 => "a mark".to_owned(),
-                    metrics => format!("{metrics} metrics"),
-                },
-            ),
-            Err(error) => trace!(target: "pcp::log", "{error}"),
-        }
+        told(place, record.as_ref().map(|record| (record.timestamp, record.metrics())));
         record
+    }
+
+    /// A record, to be run through once. `each` is told of each of its metrics.
+    pub(super) fn scan(
+        &mut self,
+        place: RecordPlace,
+        each: impl FnMut(Pmid),
+    ) -> Result<(Timestamp, Scan<'_>), ArchiveError> {
+        let RecordPlace { part, volume, frame } = place;
+        let scan = self.parts[part].volumes.scan(volume, frame, each);
+        told(place, scan.as_ref().map(|(time, sets)| (*time, sets.len())));
+        scan
     }
 
     /// The place in front of the first record at or behind `time`, or behind the last one at or in front of
@@ -271,6 +289,23 @@ impl Archive {
     fn last_part(&mut self) -> &mut Part {
         let last = self.parts.len() - 1;
         &mut self.parts[last]
+    }
+}
+
+/// Says for who looks for a fault which record is read: its time, and how many metrics it has.
+fn told(RecordPlace { volume, frame, .. }: RecordPlace, record: Result<(Timestamp, usize), &ArchiveError>) {
+    match record {
+        Ok((time, metrics)) => trace!(
+            target: "pcp::log",
+            "record at byte {} of volume {volume}: {} bytes, {time}, {}",
+            frame.at,
+            frame.len,
+            match metrics {
+                0 => "a mark".to_owned(),
+                metrics => format!("{metrics} metrics"),
+            },
+        ),
+        Err(error) => trace!(target: "pcp::log", "{error}"),
     }
 }
 

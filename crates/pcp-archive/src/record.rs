@@ -9,8 +9,8 @@
 
 use super::fields::{Fields, Stamp};
 use super::layouts::Layouts;
-use pcp_model::Timestamp;
-use pcp_pdu::{Problem, SetRef, Sets, SetsError};
+use pcp_model::{Pmid, Timestamp};
+use pcp_pdu::{Problem, Scan, SetRef, Sets, SetsError};
 
 /// A record's length stands at both of its ends.
 pub(super) const LEN: usize = 4;
@@ -75,6 +75,16 @@ impl<'a> Record<'a> {
         let Head { timestamp, numpmid, body, sets } = Head::of(bytes, stamp)?;
         let sets = layouts.sets(body, sets, numpmid, BIAS).map_err(malformed)?;
         Ok(Record { timestamp, size: bytes.len(), sets })
+    }
+
+    /// Checks a record, length words included, and gives its time and its sets, to be run through once. `each` is told of each metric.
+    pub(super) fn scan(
+        bytes: &'a [u8],
+        stamp: Stamp,
+        each: impl FnMut(Pmid),
+    ) -> Result<(Timestamp, Scan<'a>), Malformed> {
+        let Head { timestamp, numpmid, body, sets } = Head::of(bytes, stamp)?;
+        Scan::read(body, sets, numpmid, BIAS, each).map(|scan| (timestamp, scan)).map_err(malformed)
     }
 
     /// Length of the record in the file.

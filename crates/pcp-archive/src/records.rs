@@ -1,13 +1,14 @@
-//! The records of an archive, for those who know from elsewhere what is in them.
+//! The records of archives, for those who know from elsewhere what is in them.
 
 use std::path::Path;
 
 use super::error::ArchiveError;
 use super::reader::{Archive, Direction, Place, RecordPlace, Step};
 use super::record::Record;
-use pcp_model::Timestamp;
+use pcp_model::{Pmid, Timestamp};
+use pcp_pdu::Scan;
 
-/// An archive whose metadata is not read: its records, and no word on what their numbers mean. Cost of opening one: its label, its index
+/// Archives whose metadata is not read: its records, and no word on what their numbers mean. Cost of opening one: its label, its index
 /// and the list of its volumes.
 pub struct Records(Archive);
 
@@ -17,7 +18,15 @@ impl Records {
     /// # Errors
     /// As [`Archive::open`], but for what is wrong with metadata.
     pub fn open(name: &Path) -> Result<Records, ArchiveError> {
-        Archive::without_metadata(name).map(Records)
+        Archive::one_without_metadata(name).map(Records)
+    }
+
+    /// Opens what [`Archive::open`] does with the same names. That they are of one host is not looked at.
+    ///
+    /// # Errors
+    /// As [`Archive::open`], but for what is wrong with metadata.
+    pub fn of_all(names: &str) -> Result<Records, ArchiveError> {
+        Archive::without_metadata(names).map(Records)
     }
 
     /// In front of the first record.
@@ -55,6 +64,19 @@ impl Records {
     /// As [`Archive::record`].
     pub fn record(&mut self, place: RecordPlace) -> Result<Record<'_>, ArchiveError> {
         self.0.record(place)
+    }
+
+    /// A record's time and its sets, to be run through once: for wide records in a fraction of the time. `each` is told of each of its metrics
+    /// before, in their order.
+    ///
+    /// # Errors
+    /// As [`Archive::record`].
+    pub fn scan(
+        &mut self,
+        place: RecordPlace,
+        each: impl FnMut(Pmid),
+    ) -> Result<(Timestamp, Scan<'_>), ArchiveError> {
+        self.0.scan(place, each)
     }
 
     /// The place in front of the first record at or behind `time`, or behind the last one at or in front of it.

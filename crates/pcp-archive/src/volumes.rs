@@ -10,7 +10,8 @@ use super::label::{LogLabel, MAX_LABEL, Role};
 use super::layouts::Layouts;
 use super::member::{Frame, MemberReader};
 use super::record::{Record, time_of};
-use pcp_model::Timestamp;
+use pcp_model::{Pmid, Timestamp};
+use pcp_pdu::Scan;
 
 /// Volumes whose files stay open.
 const OPEN_VOLUMES: usize = 2;
@@ -129,6 +130,21 @@ impl Volumes {
         // The volume just used is in front. Not by `volume`, whose borrow would hide the path of an error.
         let bytes = self.open[0].1.record(frame)?;
         Record::new(bytes, stamp, &mut self.layouts)
+            .map_err(|what| ArchiveError::new(path, frame.at, Problem::Record(what)))
+    }
+
+    /// A record found before, to be run through once. `each` is told of each of its metrics.
+    pub(crate) fn scan(
+        &mut self,
+        volume: usize,
+        frame: Frame,
+        each: impl FnMut(Pmid),
+    ) -> Result<(Timestamp, Scan<'_>), ArchiveError> {
+        self.volume(volume)?;
+        let (stamp, path) = (self.stamp(), &self.members[volume].1.path);
+        // As above.
+        let bytes = self.open[0].1.record(frame)?;
+        Record::scan(bytes, stamp, each)
             .map_err(|what| ArchiveError::new(path, frame.at, Problem::Record(what)))
     }
 

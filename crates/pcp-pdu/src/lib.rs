@@ -53,8 +53,8 @@ pub use profile::ProfilePdu;
 pub use result::{RawInstanceValue, RawValueSet, ResultKind, ResultPdu};
 pub use result_writer::ResultWriter;
 pub use sets::{
-    Block, Layout, LayoutId, RawValue, SetRef, Sets, SetsError, SetsWriter, TypedRef, ValueRef, ValuesRef,
-    Whole,
+    Block, Layout, LayoutId, RawValue, Scan, SetRef, Sets, SetsError, SetsWriter, TypedRef, ValueRef,
+    ValuesRef, Whole,
 };
 pub use text::{TextLevel, TextPdu, TextReq, TextTarget};
 

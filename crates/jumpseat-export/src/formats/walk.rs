@@ -10,8 +10,10 @@
 use std::time::Duration;
 
 use jumpseat_tools::ticker::{Ticker, Woken};
-use pcp_client::{Fetched, ValuesRef};
-use pcp_model::{PmError, Pmid, Timestamp};
+use pcp_archive::{ArchiveError, Direction, Place, Records, Step};
+use pcp_client::{ClientError, Fetched, Mode, ValuesRef};
+use pcp_model::{Pmid, Timestamp};
+use pcp_pdu::{Scan, SetRef};
 use rustc_hash::FxHashMap;
 
 use crate::args::ExportArgs;
@@ -22,25 +24,63 @@ use crate::formats::source::{Source, interval};
 pub struct Sample<'a> {
     /// When they were collected.
     pub time: Timestamp,
-    fetched: &'a Fetched,
-    /// Which set of `fetched` is of which metric.
-    places: &'a [(u32, u32)],
+    values: Values<'a>,
+}
+
+/// Where they are.
+enum Values<'a> {
+    /// In a record, whose metrics are those in front.
+    Record(Scan<'a>, &'a [(Pmid, Option<u32>)]),
+    /// In the result of a fetch of all metrics, in their order.
+    Fetched(&'a Fetched),
+}
+
+/// One of two iterators.
+enum Either<A, B> {
+    Left(A),
+    Right(B),
+}
+
+impl<A: Iterator<Item = T>, B: Iterator<Item = T>, T> Iterator for Either<A, B> {
+    type Item = T;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<T> {
+        match self {
+            Either::Left(left) => left.next(),
+            Either::Right(right) => right.next(),
+        }
+    }
+
+    fn fold<R, F: FnMut(R, T) -> R>(self, init: R, take: F) -> R {
+        match self {
+            Either::Left(left) => left.fold(init, take),
+            Either::Right(right) => right.fold(init, take),
+        }
+    }
 }
 
 impl<'a> Sample<'a> {
     /// The metrics that have values, by their places in [`Source::metrics`].
-    pub fn sets(&self) -> impl Iterator<Item = (usize, ValuesRef<'a>)> {
-        let fetched = self.fetched;
-        self.places.iter().filter_map(move |&(metric, set)| {
-            let values = fetched.set(set as usize)?.values.ok()?;
-            (!values.is_empty()).then_some((metric as usize, values))
+    pub fn sets(&self) -> impl Iterator<Item = (usize, ValuesRef<'a>)> + use<'a> {
+        self.answers().filter_map(|(metric, set)| {
+            let values = set.values.ok()?;
+            (!values.is_empty()).then_some((metric, values))
         })
     }
 
     /// Whether the metric at a place was answered without an error, be it that there is no value of it.
     pub fn has(&self, metric: usize) -> bool {
-        let set = self.places.iter().find(|(at, _)| *at as usize == metric);
-        set.is_some_and(|&(_, set)| self.fetched.set(set as usize).is_some_and(|set| set.values.is_ok()))
+        self.answers().any(|(at, set)| at == metric && set.values.is_ok())
+    }
+
+    fn answers(&self) -> impl Iterator<Item = (usize, SetRef<'a>)> + use<'a> {
+        match &self.values {
+            Values::Record(scan, metrics) => Either::Left(
+                scan.sets().zip(*metrics).filter_map(|(set, (_, metric))| Some(((*metric)? as usize, set))),
+            ),
+            Values::Fetched(fetched) => Either::Right(fetched.sets().enumerate()),
+        }
     }
 }
 
@@ -77,21 +117,19 @@ pub fn walk(args: &ExportArgs, source: &mut Source, format: &mut dyn Format) -> 
     let mut count = 0;
     let mut ended = Ok(());
     while count < limit {
-        match steps.next(source) {
-            Ok(true) => {}
-            Ok(false) => break,
+        let (time, sample) = match steps.next(source) {
+            Ok(Some(next)) => next,
+            Ok(None) => break,
             Err(error) => {
                 ended = Err(error);
                 break;
             }
-        }
-        let time = steps.fetched.timestamp;
+        };
         if source.window.1.is_some_and(|end| time > end) {
             break;
         }
-        if steps.place(source) {
-            let sample = Sample { time, fetched: &steps.fetched, places: &steps.places };
-            format.sample(source, &sample)?;
+        if let Some(values) = sample {
+            format.sample(source, &Sample { time, values })?;
             count += 1;
         }
     }
@@ -103,93 +141,131 @@ pub fn walk(args: &ExportArgs, source: &mut Source, format: &mut dyn Format) -> 
 
 /// Goes from sample to sample.
 struct Steps {
-    fetched: Fetched,
-    places: Vec<(u32, u32)>,
     pmids: Vec<Pmid>,
-    /// Where each is among the metrics.
-    by_pmid: FxHashMap<Pmid, u32>,
-    /// The metrics of the record before, and where they are: those of most records come in the same order.
-    before: Vec<(Pmid, Option<u32>)>,
     by: By,
 }
 
 /// How samples are had.
 enum By {
     /// Records as they are.
-    Record,
+    Record(Box<InPlace>),
     /// Fetches from an archive.
-    Fetch,
+    Fetch(Fetched),
     /// Fetches from a collector, at an interval.
-    Time { ticker: Ticker, started: bool },
+    Time { fetched: Fetched, ticker: Ticker, started: bool },
 }
+
+/// Records of archives, which are read where they are.
+struct InPlace {
+    records: Records,
+    /// In front of the next one; at first it is looked for.
+    at: Option<Place>,
+    /// Where each metric is among those that are asked for.
+    by_pmid: FxHashMap<Pmid, u32>,
+    /// The metrics of the record before, and where they are: those of most records come in the same order.
+    metrics: Vec<(Pmid, Option<u32>)>,
+}
+
+/// The time of a sample, and its values if it has any of the metrics.
+type Next<'a> = (Timestamp, Option<Values<'a>>);
 
 impl Steps {
     fn new(args: &ExportArgs, source: &Source) -> Result<Steps, ExportError> {
         let pmids: Vec<Pmid> = source.metrics.iter().map(|metric| metric.desc.pmid).collect();
-        let by_pmid = pmids.iter().zip(0..).map(|(pmid, at)| (*pmid, at)).collect();
         let by = match (source.is_archive(), interval(args)?) {
-            (true, None) if !pmids.iter().any(|pmid| pmid.is_derived()) => By::Record,
-            (true, _) => By::Fetch,
+            (true, None) if !pmids.iter().any(|pmid| pmid.is_derived()) => {
+                let records = Records::of_all(&args.archives.join(",")).map_err(no_sample)?;
+                let by_pmid = pmids.iter().zip(0..).map(|(pmid, at)| (*pmid, at)).collect();
+                By::Record(Box::new(InPlace { records, at: None, by_pmid, metrics: Vec::new() }))
+            }
+            (true, _) => By::Fetch(Fetched::new()),
             (false, interval) => {
                 let ticker = Ticker::new(interval.unwrap_or(Duration::from_secs(1)));
                 let ticker = ticker.map_err(|error| ExportError::Usage(format!("signals: {error}")))?;
-                By::Time { ticker, started: false }
+                By::Time { fetched: Fetched::new(), ticker, started: false }
             }
         };
-        let (fetched, places, before) = (Fetched::new(), Vec::new(), Vec::new());
-        Ok(Steps { fetched, places, pmids, by_pmid, before, by })
+        Ok(Steps { pmids, by })
     }
 
-    /// Goes to the next sample; false where there is none.
-    fn next(&mut self, source: &mut Source) -> Result<bool, ExportError> {
+    /// Goes to the next sample; `None` where there is none.
+    fn next(&mut self, source: &mut Source) -> Result<Option<Next<'_>>, ExportError> {
         let context = &mut source.context;
-        let read = match &mut self.by {
-            By::Record => match context.fetch_record(&mut self.fetched) {
-                Err(error) if error.code() == PmError::EOL => Ok(false),
-                read => read.map(|()| true),
-            },
-            By::Fetch => context.fetch_next(&self.pmids, &mut self.fetched),
-            By::Time { ticker, started } => {
+        let fetched = match &mut self.by {
+            By::Record(in_place) => {
+                let next = in_place.next(source.window.0).map_err(no_sample)?;
+                if let Some((time, _)) = next {
+                    // Labels are those of the time at which the context is.
+                    let there = context.set_mode(Mode::Forward, Some(time));
+                    there.map_err(ExportError::source("the next sample"))?;
+                }
+                return Ok(next);
+            }
+            By::Fetch(fetched) => {
+                let read = context.fetch_next(&self.pmids, fetched);
+                if !read.map_err(ExportError::source("the next sample"))? {
+                    return Ok(None);
+                }
+                fetched
+            }
+            By::Time { fetched, ticker, started } => {
                 // The first sample is that of now.
                 let woken = match std::mem::replace(started, true) {
                     true => ticker.wait(None, source.window.1),
                     false => Ok(Woken::Tick { missed: 0 }),
                 };
                 match woken.map_err(|error| ExportError::Usage(format!("the clock: {error}")))? {
-                    Woken::End => return Ok(false),
-                    Woken::Tick { .. } => context.fetch(&self.pmids, &mut self.fetched).map(|_| true),
-                }
-            }
-        };
-        read.map_err(ExportError::source("the next sample"))
-    }
-
-    /// Finds the metrics of the sample; false if it has none of them.
-    fn place(&mut self, source: &Source) -> bool {
-        self.places.clear();
-        match self.by {
-            By::Record => {
-                for (of, at) in self.fetched.pmids().zip(0..) {
-                    let metric = match self.before.get(at as usize) {
-                        Some((pmid, metric)) if *pmid == of => *metric,
-                        known => {
-                            let is_known = known.is_some();
-                            let found = (of, self.by_pmid.get(&of).copied());
-                            match is_known {
-                                true => self.before[at as usize] = found,
-                                false => self.before.push(found),
-                            }
-                            found.1
-                        }
-                    };
-                    if let Some(metric) = metric {
-                        self.places.push((metric, at));
+                    Woken::End => return Ok(None),
+                    Woken::Tick { .. } => {
+                        let read = context.fetch(&self.pmids, fetched);
+                        read.map_err(ExportError::source("the next sample"))?;
+                        fetched
                     }
                 }
             }
-            // In the order that was asked for.
-            _ => self.places.extend((0..source.metrics.len() as u32).map(|at| (at, at))),
-        }
-        !self.places.is_empty() && !self.fetched.is_empty()
+        };
+        let values = (!fetched.is_empty()).then_some(Values::Fetched(fetched));
+        Ok(Some((fetched.timestamp, values)))
     }
+}
+
+impl InPlace {
+    /// Goes to the next record, or gap between two archives; `None` at the end.
+    fn next(&mut self, start: Timestamp) -> Result<Option<Next<'_>>, ArchiveError> {
+        let InPlace { records, at, by_pmid, metrics } = self;
+        let place = match *at {
+            Some(place) => place,
+            None => records.seek(start, Direction::Forward)?,
+        };
+        let (record, after) = match records.next(place)? {
+            None => return Ok(None),
+            Some(Step::Gap(time, after)) => {
+                *at = Some(after);
+                return Ok(Some((time, None)));
+            }
+            Some(Step::Record(record, after)) => (record, after),
+        };
+        *at = Some(after);
+        let (mut set, mut has_metrics) = (0, false);
+        let (time, scan) = records.scan(record, |pmid| {
+            let metric = match metrics.get_mut(set) {
+                Some((known, metric)) if *known == pmid => *metric,
+                known => {
+                    let found = (pmid, by_pmid.get(&pmid).copied());
+                    match known {
+                        Some(known) => *known = found,
+                        None => metrics.push(found),
+                    }
+                    found.1
+                }
+            };
+            has_metrics |= metric.is_some();
+            set += 1;
+        })?;
+        Ok(Some((time, has_metrics.then_some(Values::Record(scan, metrics)))))
+    }
+}
+
+fn no_sample(error: ArchiveError) -> ExportError {
+    ExportError::source("the next sample")(ClientError::from(error))
 }

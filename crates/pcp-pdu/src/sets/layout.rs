@@ -12,7 +12,8 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::check::{self, SetsError};
-use super::view::{Head, Lie, SetHead, Sets, count_of_sets};
+use super::scan::each_head;
+use super::view::{Head, Sets};
 use super::{BLOCK_HEADER, SET_HEADER, VALUE_LEN, WORD, offset_of};
 
 /// Value sets that were found in some data and checked, so that they can be read there, and in data of the same layout.
@@ -65,36 +66,12 @@ impl Layout {
     pub fn read(&mut self, data: &[u8], start: usize, numpmid: i32, bias: u32) -> Result<(), SetsError> {
         self.forget();
         self.bias = bias;
-        let read = self.read_sets(data, start, numpmid);
+        let heads = &mut self.heads;
+        let read = each_head(data, start, numpmid, bias, |head| heads.push(head));
         if read.is_err() {
-            self.heads.clear();
+            heads.clear();
         }
-        read
-    }
-
-    fn read_sets(&mut self, data: &[u8], start: usize, numpmid: i32) -> Result<(), SetsError> {
-        let room = data.len().checked_sub(start);
-        let count = room.and_then(|room| count_of_sets(numpmid, room));
-        let count = count.ok_or_else(|| SetsError::sets(start, numpmid))?;
-        let (mut at, mut blocks_end) = (start, 0);
-        for _ in 0..count {
-            let set = SetHead::read(data, at)?;
-            at = set.end();
-            let mut lie = Lie::InSitu;
-            if set.blocks {
-                let (found, from, to) = check::extent(&set.values(data, data, self.bias), set.at)?;
-                if from < start {
-                    return Err(SetsError::outside(set.at));
-                }
-                blocks_end = blocks_end.max(to);
-                lie = found;
-            }
-            self.heads.push(Head { set, lie });
-        }
-        match data.len() {
-            end if at == end || blocks_end == end => Ok(()),
-            end => Err(SetsError::trailing(at.max(blocks_end), end)),
-        }
+        read.map(drop)
     }
 
     /// Forgets all.
@@ -187,7 +164,8 @@ fn are_same(data: &[[u8; STRIDE]], template: &[Stride]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{SetsWriter, ValueRef};
+    use crate::sets::{SetHead, SetRef};
+    use crate::{Scan, SetsWriter, ValueRef};
     use pcp_model::{Pmid, Value};
 
     /// Two words in front, then sets of all kinds.
@@ -310,7 +288,20 @@ mod tests {
             let is_of = layout.is_of(&bad, 7);
             same += usize::from(is_of);
             let mut other = Layout::default();
-            match other.read(&bad, 8, 7, 0) {
+            let read = other.read(&bad, 8, 7, 0);
+            // Run through, they are the same sets, or refused for the same.
+            let mut pmids = Vec::new();
+            let scan = Scan::read(&bad, 8, 7, 0, |pmid| pmids.push(pmid));
+            assert_eq!(scan.map(drop), read, "byte {at}");
+            if let Ok(scan) = scan {
+                let shown = |set: SetRef<'_>| {
+                    let values = set.values.map(|values| format!("{:?}", values.iter().collect::<Vec<_>>()));
+                    format!("{}: {values:?}", set.pmid)
+                };
+                assert!(scan.sets().map(shown).eq(other.sets(&bad).iter().map(shown)), "byte {at}");
+                assert!(pmids.iter().copied().eq(scan.sets().map(|set| set.pmid)) && scan.len() == 7);
+            }
+            match read {
                 Ok(()) if is_of => assert_eq!(values(&layout, &bad), values(&other, &bad), "byte {at}"),
                 Ok(()) => {}
                 Err(error) => assert!(!is_of, "byte {at}: {error:?}"),

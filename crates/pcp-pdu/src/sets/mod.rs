@@ -12,7 +12,7 @@
 //! other bytes than a whole PDU says by how much places are larger than offsets, the *bias*: 3 words for the
 //! body of a PDU, 2 in the records of archives.
 //!
-//! [`Layout`] finds them, [`Sets`] reads them in place, [`SetsWriter`] writes them, [`Whole`] hands them on as they came. [`ResultPdu`](super::ResultPdu),
+//! [`Layout`] finds them, [`Sets`] reads them in place, [`Scan`] runs through them, [`SetsWriter`] writes them, [`Whole`] hands them on as they came. [`ResultPdu`](super::ResultPdu),
 //! [`Fetched`](super::Fetched), [`ResultWriter`](super::ResultWriter) and the records of `pcp-archive` put their
 //! headers around that.
 //!
@@ -23,6 +23,7 @@
 mod check;
 mod column;
 mod layout;
+mod scan;
 mod value;
 mod view;
 mod whole;
@@ -31,6 +32,7 @@ mod writer;
 pub use check::SetsError;
 pub(crate) use check::check_tiling;
 pub use layout::{Layout, LayoutId};
+pub use scan::Scan;
 pub use value::{Block, RawValue, TypedRef, ValueRef};
 pub(crate) use view::{Head, SetHead, count_of_sets};
 pub use view::{SetRef, Sets, ValuesRef};
