@@ -52,10 +52,11 @@ const ROWS: usize = 1 << 17;
 /// Values of a row group.
 const CELLS: usize = 1 << 21;
 
-/// Values of all tables that are not yet written: 128 MB of numbers. With fewer, the parts of wide archives become short, and parts cost.
-const ALL_CELLS: usize = 1 << 24;
+/// Values of all tables that are not yet written.
+const ALL_CELLS: usize = 1 << 23;
 
-/// Values that are handed over when there are as many: some tables' only, so that they are encoded while all are filled again.
+/// Values that are handed over when there are as many: some tables' only, so that they are encoded while all are filled again. With fewer, the
+/// parts of wide archives become short, and parts cost.
 const AT_ONCE: usize = 1 << 22;
 
 /// How much is kept until it is handed over.

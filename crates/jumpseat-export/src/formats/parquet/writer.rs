@@ -36,7 +36,7 @@ use crate::formats::error::ExportError;
 const THREADS: usize = 4;
 
 /// Bytes of rows that are handed over and not yet encoded: what becomes ready at once ([`super::AT_ONCE`]) and as much again, lest who reads waits.
-const AHEAD: usize = 32 << 20;
+const AHEAD: usize = 64 << 20;
 
 /// Encoded bytes in memory, of all threads.
 const HELD: usize = 64 << 20;
