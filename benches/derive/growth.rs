@@ -6,13 +6,15 @@ use jumpseat::client::{Context, Fetched, Mode};
 use jumpseat::model::Pmid;
 
 use crate::clients::{self, cpu};
-use crate::common::{Figure, Goal, Row, Times, is_quick, race as race_all, rounds};
+use crate::common::{Figure, Goal, Row, Times, race as race_all, rounds};
 use crate::peer::Archive;
 use crate::workload::operands;
 
 const SIZES: [usize; 4] = [10, 100, 1000, 10_000];
-/// Definitions that are evaluated in a round, of each size.
-const EVALUATIONS: usize = 400_000;
+/// Definitions that are evaluated in a round, of each size: few, in many rounds. What counts is the difference of two figures, and each has to
+/// have been undisturbed once.
+const EVALUATIONS: usize = 20_000;
+const ROUNDS: usize = 200;
 /// What many may cost, of what few do.
 const GOAL: f64 = 1.2;
 
@@ -46,19 +48,18 @@ impl Reader<'_> {
 }
 
 pub(crate) fn race(archive: &Archive) {
-    let evaluations = if is_quick() { EVALUATIONS / 4 } else { EVALUATIONS };
     let mut readers = SIZES.map(|size| {
         let base = Reader::new(archive, 0, ("m.n", operands(size)));
         (size, Reader::new(archive, size, ("d.n", size)), base)
     });
     let each = readers.each_mut().map(|(size, derived, base)| {
-        let turns = (evaluations / *size / archive.records).max(1);
+        let turns = (EVALUATIONS / *size / archive.records).max(1);
         let thousands = (turns * archive.records) as u32 * *size as u32 / 1000;
         (move || derived.run(turns) / thousands, move || base.run(turns) / thousands)
     });
     let [(mut a, mut of_a), (mut b, mut of_b), (mut c, mut of_c), (mut d, mut of_d)] = each;
     let [a, of_a, b, of_b, c, of_c, d, of_d] =
-        race_all(rounds(10), [&mut a, &mut of_a, &mut b, &mut of_b, &mut c, &mut of_c, &mut d, &mut of_d]);
+        race_all(rounds(ROUNDS), [&mut a, &mut of_a, &mut b, &mut of_b, &mut c, &mut of_c, &mut d, &mut of_d]);
     // Not round by round: the least difference would be that of the base that was disturbed most.
     let times = [(a, of_a), (b, of_b), (c, of_c), (d, of_d)].map(|(derived, base)| Times {
         best: derived.best.saturating_sub(base.best),
