@@ -3,7 +3,7 @@
 //! There is no peer that does the same (the OpenTelemetry Collector's span metrics connector takes whole spans, which
 //! know their name and duration). The floor is what nothing can do without, with the same spans as plain values that need no
 //! parsing: a `HashMap` of open spans (with a keyed hash, too), one of names, and for each name count, time and an
-//! array of buckets.
+//! array of buckets; with dimensions, one more by name and values, and the same figures for each of these.
 //!
 //! With two dimensions, a START has the id of its trace, too, and an END the two values; each name has four combinations of them.
 //! Ten million distinct ones are offered to see that memory is flat.
@@ -63,7 +63,7 @@ fn main() {
                         }
                     })
                 },
-                &mut || time(|| marks.iter().for_each(|mark| floor.take(mark))),
+                &mut || time(|| marks.iter().for_each(|mark| _ = floor.take(mark))),
             ],
         );
         let each = |times: &Times| Figure::nanos(times, SPANS as f64, "ns a span");
@@ -95,18 +95,34 @@ fn dimensions(names: u64, open: u64) {
         .collect();
     let (mut spans, fields) = with_dimensions(names);
     let mut open_spans = FxHashMap::default();
-    let [times] = race(
+    let routes = [0, 1, 2, 3].map(|values| format!("/users/{values}"));
+    let (mut floor, mut series) = (Floor::default(), SeriesFloor::default());
+    let [times, least] = race(
         rounds(20),
-        [&mut || {
-            time(|| {
-                for batch in &batches {
-                    spans.batch(&mut open_spans, 0, batch, &fields);
-                }
-            })
-        }],
+        [
+            &mut || {
+                time(|| {
+                    for batch in &batches {
+                        spans.batch(&mut open_spans, 0, batch, &fields);
+                    }
+                })
+            },
+            &mut || {
+                time(|| {
+                    for mark in &marks {
+                        if let Some((name, nanos)) = floor.take(mark) {
+                            let values = mark.id / names % 4;
+                            series.take((name, &routes[values as usize], 200 + values), nanos);
+                        }
+                    }
+                })
+            },
+        ],
     );
+    assert_eq!(series.places.len() as u64, 4 * names, "the floor has as many combinations");
     let what = format!("span metrics with two dimensions, {names} names, {open} open at a time");
-    Row::new(what, Figure::nanos(&times, SPANS as f64, "ns a span")).goal(Goal::AtMost(GOAL_NS)).print();
+    let each = |times: &Times| Figure::nanos(times, SPANS as f64, "ns a span");
+    Row::new(what, each(&times)).peer("plain maps", each(&least)).goal(Goal::AtMost(GOAL_NS)).print();
 }
 
 /// Ten million spans, each with other values than all before.
@@ -307,21 +323,53 @@ struct Figures {
     buckets: [u64; 64],
 }
 
+impl Default for Figures {
+    fn default() -> Figures {
+        Figures { count: 0, time: 0, buckets: [0; 64] }
+    }
+}
+
 impl<'a> Floor<'a> {
-    fn take(&mut self, mark: &Mark<'a>) {
+    /// The name of a span that ends, and how long it was.
+    fn take(&mut self, mark: &Mark<'a>) -> Option<(usize, u64)> {
         if let Some(name) = mark.name {
             let figures = &mut self.figures;
             let at = *self.names.entry(name).or_insert_with(|| {
-                figures.push(Figures { count: 0, time: 0, buckets: [0; 64] });
+                figures.push(Figures::default());
                 figures.len() - 1
             });
             self.open.insert(mark.id, (at, mark.nanos));
-        } else if let Some((at, began)) = self.open.remove(&mark.id) {
-            let nanos = (mark.nanos - began).max(1);
-            let figures = &mut self.figures[at];
-            figures.count += 1;
-            figures.time += nanos;
-            figures.buckets[nanos.ilog2() as usize] += 1;
+            return None;
         }
+        let (at, began) = self.open.remove(&mark.id)?;
+        let nanos = (mark.nanos - began).max(1);
+        self.figures[at].add(nanos);
+        Some((at, nanos))
+    }
+}
+
+/// The same by name and two values, which are there as they are.
+#[derive(Default)]
+struct SeriesFloor<'a> {
+    places: HashMap<(usize, &'a str, u64), usize>,
+    figures: Vec<Figures>,
+}
+
+impl<'a> SeriesFloor<'a> {
+    fn take(&mut self, key: (usize, &'a str, u64), nanos: u64) {
+        let figures = &mut self.figures;
+        let at = *self.places.entry(key).or_insert_with(|| {
+            figures.push(Figures::default());
+            figures.len() - 1
+        });
+        figures[at].add(nanos);
+    }
+}
+
+impl Figures {
+    fn add(&mut self, nanos: u64) {
+        self.count += 1;
+        self.time += nanos;
+        self.buckets[nanos.ilog2() as usize] += 1;
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn race(definitions: usize) {
         assert_eq!(taken.values, ours.len() as u64, "all values of a fetch");
         taken.steady
     };
-    let [ours, theirs] = common::race(rounds(10), [&mut agent, &mut client])
+    let [ours, theirs] = common::race(rounds(60), [&mut agent, &mut client])
         .map(|times| Figure::time(&times, 1.0, 1e-3, "ms a fetch"));
     Row::new(format!("{definitions} definitions over {INSTANCES} instances, in the agent under pmcd"), ours)
         .peer("libpcp, in a client of it", theirs)

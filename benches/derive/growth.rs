@@ -58,8 +58,10 @@ pub(crate) fn race(archive: &Archive) {
         (move || derived.run(turns) / thousands, move || base.run(turns) / thousands)
     });
     let [(mut a, mut of_a), (mut b, mut of_b), (mut c, mut of_c), (mut d, mut of_d)] = each;
-    let [a, of_a, b, of_b, c, of_c, d, of_d] =
-        race_all(rounds(ROUNDS), [&mut a, &mut of_a, &mut b, &mut of_b, &mut c, &mut of_c, &mut d, &mut of_d]);
+    let [a, of_a, b, of_b, c, of_c, d, of_d] = race_all(
+        rounds(ROUNDS),
+        [&mut a, &mut of_a, &mut b, &mut of_b, &mut c, &mut of_c, &mut d, &mut of_d],
+    );
     // Not round by round: the least difference would be that of the base that was disturbed most.
     let times = [(a, of_a), (b, of_b), (c, of_c), (d, of_d)].map(|(derived, base)| Times {
         best: derived.best.saturating_sub(base.best),
