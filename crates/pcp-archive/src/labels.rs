@@ -90,6 +90,11 @@ impl Labels {
         let newest = records.partition_point(|record| record.stamp <= time).checked_sub(1);
         (newest.and_then(|at| records.get(at)), true)
     }
+
+    /// When something got labels that it did not have before, oldest first.
+    pub(crate) fn changes(&self, key: Key) -> impl Iterator<Item = Timestamp> {
+        self.records.get(&key).into_iter().flatten().map(|record| record.stamp)
+    }
 }
 
 impl Record {

@@ -417,6 +417,11 @@ impl Archive {
             (None, _) => Vec::new(),
         }
     }
+
+    /// When the labels of something were recorded anew, oldest first: between two of these times they stay as they are.
+    pub fn label_changes(&self, target: LabelTarget) -> impl Iterator<Item = Timestamp> {
+        self.metadata.labels.changes((target.kind().code(), target.ident()))
+    }
 }
 
 impl RecordPlace {

@@ -224,6 +224,10 @@ impl Recording for ArchiveProvider {
         self.replay.archive().indom_records(indom).map(|record| record.stamp).collect()
     }
 
+    fn label_changes(&mut self, target: LabelTarget) -> Vec<Timestamp> {
+        self.replay.archive().label_changes(target).collect()
+    }
+
     fn refresh(&mut self) -> Result<bool> {
         Ok(self.replay.refresh()?)
     }

@@ -290,6 +290,9 @@ pub trait Recording {
     /// there are, stay as they are.
     fn instance_changes(&mut self, indom: InDom) -> Vec<Timestamp>;
 
+    /// When the labels of something were recorded anew, oldest first: between two of these times they stay as they are.
+    fn label_changes(&mut self, target: LabelTarget) -> Vec<Timestamp>;
+
     /// Takes in what a logger has written since. Whether there is anything: after `PM_ERR_EOL` fetches go on then.
     ///
     /// # Errors

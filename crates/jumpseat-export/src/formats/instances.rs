@@ -1,13 +1,13 @@
-//! Names of instances, at the time of the sample.
+//! Names of instances, at the time of the sample, and from when on their labels may be others.
 //!
 //! Between two records of an archive a value can be of an instance that the domain has no more at that time, or not yet: then its name
 //! is the last one that it had until then, or else the first that it gets.
 //!
-//! **Cost:** of a name, two look-ups in hash tables; a domain is asked for anew where an archive says that it has changed, of a
-//! collector when an instance comes that is not known, once a sample. The first name that is missing in an archive costs the domain's
+//! **Cost:** of a name, two look-ups in hash tables; a domain is asked for anew where an archive says that it or its labels have changed, of a
+//! collector when an instance comes that is not known, once a sample, or when it says so. The first name that is missing in an archive costs the domain's
 //! records up to there, each once.
 
-use pcp_client::{Context, ContextKind};
+use pcp_client::{Context, ContextKind, LabelTarget, Recording};
 use pcp_model::{InDom, Inst, Timestamp};
 use rustc_hash::FxHashMap;
 
@@ -21,7 +21,7 @@ pub struct Instances {
 #[derive(Debug, Default)]
 struct Domain {
     names: FxHashMap<Inst, String>,
-    /// When an archive has it anew.
+    /// When an archive has it, or its labels, anew.
     changes: Vec<Timestamp>,
     /// How many of these are behind.
     passed: usize,
@@ -32,7 +32,7 @@ struct Domain {
     ever: Option<FxHashMap<Inst, String>>,
     /// For which sample it was asked.
     asked: Option<Timestamp>,
-    /// How often names have changed.
+    /// How often names or labels may have changed.
     version: u64,
 }
 
@@ -53,15 +53,19 @@ impl Instances {
         domain.names.get(&inst).map_or("", String::as_str)
     }
 
-    /// Changes when names of the domain do.
+    /// Changes when names or labels of the domain's instances do.
     pub fn version(&mut self, context: &mut Context, indom: InDom, time: Timestamp) -> u64 {
         self.at(context, indom, time).version
     }
 
+    /// A collector has said that labels or instances have changed: all is asked for anew.
+    pub fn renew(&mut self) {
+        self.domains.values_mut().for_each(|domain| domain.asked = None);
+    }
+
     fn at(&mut self, context: &mut Context, indom: InDom, time: Timestamp) -> &mut Domain {
         let domain = self.domains.entry(indom).or_insert_with(|| {
-            let changes =
-                context.provider().recording_mut().map(|recording| recording.instance_changes(indom));
+            let changes = context.provider().recording_mut().map(|recording| changes(recording, indom));
             Domain { changes: changes.unwrap_or_default(), ..Domain::default() }
         });
         let passed = domain.passed;
@@ -73,6 +77,15 @@ impl Instances {
         }
         domain
     }
+}
+
+/// When an archive has a domain or the labels of its instances anew, oldest first.
+fn changes(recording: &mut dyn Recording, indom: InDom) -> Vec<Timestamp> {
+    let mut changes = recording.instance_changes(indom);
+    changes.extend(recording.label_changes(LabelTarget::Instances(indom)));
+    changes.sort_unstable();
+    changes.dedup();
+    changes
 }
 
 impl Domain {

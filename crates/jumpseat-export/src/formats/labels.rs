@@ -101,3 +101,60 @@ pub(crate) fn json(labels: &[Label]) -> String {
     text.push('}');
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use pcp_archive::{ArchiveWriter, LabelInfo, WriteOptions};
+    use pcp_client::{Fetched, Mode};
+    use pcp_model::{Instance, LabelFlags, LabelSet, Pmid, Semantics, Timestamp, Units, Value, ValueType};
+
+    use super::*;
+    use crate::formats::instances::Instances;
+
+    #[test]
+    fn labels_that_change_while_instances_do_not_are_seen_from_then_on() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let base = dir.path().join("made");
+        let label = LabelInfo { host: "web1".into(), zone: "UTC".into(), ..LabelInfo::default() };
+        let mut archive = ArchiveWriter::create(&base, label, WriteOptions::default()).expect("new");
+        let indom = InDom::new(60, 1);
+        let desc = Desc {
+            pmid: Pmid::new(60, 0, 1),
+            value_type: ValueType::U32,
+            indom,
+            semantics: Semantics::Instant,
+            units: Units::NONE,
+        };
+        archive.desc(&desc, &["made.of".to_owned()]).expect("described once");
+        let time = |second: i64| Timestamp::new(1_700_000_000 + second, 0);
+        archive.indom(time(0), indom, &[Instance { id: 1, name: "shop".to_owned() }]);
+        for second in 0..30 {
+            // As of a source that is known a moment before what its sender says of itself.
+            if second == 10 || second == 20 {
+                let label = Label { name: "at".to_owned(), value: second.to_string(), flags: LabelFlags(0) };
+                let set = LabelSet { inst: 1, labels: Ok(vec![label]) };
+                archive.labels(time(second), LabelTarget::Instances(indom), &[set]);
+            }
+            let mut values = Fetched::new();
+            values.timestamp = time(second);
+            values.begin_set(desc.pmid);
+            values.push_value(1, &Value::U32(7)).expect("of one type");
+            values.end_set();
+            archive.result(&values).expect("the disk has room");
+        }
+        archive.flush().expect("the disk has room");
+        let mut context = Context::archive(base.to_str().expect("text")).expect("it is there");
+        let (mut labels, mut instances) = (Labels::default(), Instances::default());
+        let mut seen = Vec::new();
+        for second in 0..30 {
+            context.set_mode(Mode::Forward, Some(time(second))).expect("an archive has it");
+            let version = instances.version(&mut context, indom, time(second));
+            let of = labels.of_instance(&mut context, indom, 1, version).map(str::to_owned);
+            if seen.last().is_none_or(|(_, last)| *last != of) {
+                seen.push((second, of));
+            }
+        }
+        let at = |second: i64| Some(format!("{{\"at\":{second}}}"));
+        assert_eq!(seen, [(0, None), (10, at(10)), (20, at(20))]);
+    }
+}

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use jumpseat_tools::ticker::{Ticker, Woken};
 use pcp_archive::{ArchiveError, Direction, Place, Records, Step};
-use pcp_client::{ClientError, Fetched, Mode, ValuesRef};
+use pcp_client::{ClientError, Fetched, Mode, StateChange, ValuesRef};
 use pcp_model::{Pmid, Timestamp};
 use pcp_pdu::{Scan, SetRef};
 use rustc_hash::FxHashMap;
@@ -217,8 +217,11 @@ impl Steps {
                 match woken.map_err(|error| ExportError::Usage(format!("the clock: {error}")))? {
                     Woken::End => return Ok(None),
                     Woken::Tick { .. } => {
-                        let read = context.fetch(&self.pmids, fetched);
-                        read.map_err(ExportError::source("the next sample"))?;
+                        let changes = context.fetch(&self.pmids, fetched);
+                        let changes = changes.map_err(ExportError::source("the next sample"))?;
+                        if changes != StateChange::default() {
+                            source.instances.renew();
+                        }
                         fetched
                     }
                 }

@@ -102,7 +102,8 @@ fn walk_metric(
         Order::Oldest => (Mode::Forward, walk.window.from),
     };
     context.set_mode(mode, Some(Timestamp::from_nanos(origin.into())))?;
-    let mut fetched = Fetched::new();
+    let changes = reader.label_changes(context);
+    let (mut fetched, mut passed) = (Fetched::new(), None);
     loop {
         if walk.is_late() {
             return Ok(ControlFlow::Break(()));
@@ -128,6 +129,10 @@ fn walk_metric(
             return Ok(ControlFlow::Continue(()));
         }
         let Some(values) = fetched.find(reader.pmid).and_then(|set| set.values.ok()) else { continue };
+        let changes = changes.partition_point(|change| *change <= fetched.timestamp);
+        if passed.replace(changes) != Some(changes) {
+            reader.forget();
+        }
         let mut goes_on = true;
         reader.read(context, values, &mut |record| {
             goes_on = goes_on && walk.record(part, Arc::new(record));
@@ -145,8 +150,12 @@ mod tests {
 
     use byteorder::NetworkEndian;
     use pcp_archive::{ArchiveWriter, LabelInfo, WriteOptions, glance_at};
+    use pcp_client::LabelTarget;
     use pcp_event::{ArrayKind, EventArray, EventFlags};
-    use pcp_model::{Desc, InDom, PM_IN_NULL, Pmid, Semantics, Units, Value, ValueType};
+    use pcp_model::{
+        Desc, InDom, Instance, Label, LabelFlags, LabelSet, PM_IN_NULL, Pmid, Semantics, Units, Value,
+        ValueType,
+    };
 
     use super::super::record::Record;
     use super::super::walk::{Visitor, Walked, Window};
@@ -233,6 +242,63 @@ mod tests {
             }
             let (times, walked) = walked(&glance, Order::Oldest, [0, 3000], now);
             assert!(times.is_empty() && walked.cut.is_some_and(|cut| cut.contains("too long")));
+        }
+    }
+
+    struct Tags(Vec<String>);
+
+    impl Visitor for Tags {
+        fn wants(&mut self, _: &Record) -> bool {
+            true
+        }
+
+        fn take(&mut self, record: Arc<Record>) {
+            self.0.extend(record.origin.tags.iter().map(|(name, value)| format!("{name}={value}")));
+        }
+    }
+
+    #[test]
+    fn records_have_the_labels_that_their_source_had_then() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let base = dir.path().join("archive");
+        let label = LabelInfo { host: "h".to_owned(), zone: "UTC".to_owned(), ..LabelInfo::default() };
+        let mut writer = ArchiveWriter::create(&base, label, WriteOptions::default()).expect("new");
+        let indom = InDom::new(60, 1);
+        let desc = Desc {
+            pmid: Pmid::new(60, 1, 2),
+            value_type: ValueType::HighResEvent,
+            indom,
+            semantics: Semantics::Instant,
+            units: Units::default(),
+        };
+        writer.desc(&desc, &["a.records"]).expect("good");
+        writer.indom(Timestamp::new(BEGIN, 0), indom, &[Instance { id: 1, name: "shop".to_owned() }]);
+        let mut fetched = Fetched::new();
+        for second in 0..3 {
+            let time = Timestamp::new(BEGIN + second, 0);
+            if second > 0 {
+                let label = Label { name: "pod".to_owned(), value: second.to_string(), flags: LabelFlags(0) };
+                let set = LabelSet { inst: 1, labels: Ok(vec![label]) };
+                writer.labels(time, LabelTarget::Instances(indom), &[set]);
+            }
+            fetched.clear();
+            fetched.timestamp = time;
+            let mut array = EventArray::<NetworkEndian>::new(ArrayKind::HighRes);
+            array.add_record(time, EventFlags::POINT).expect("fits");
+            fetched.begin_set(desc.pmid);
+            fetched.push_value(1, &Value::HighResEvent(array.into_bytes().into())).expect("fits");
+            fetched.end_set();
+            writer.result(&fetched).expect("written");
+        }
+        writer.flush().expect("written");
+        let glance = glance_at(&base, &[]).expect("a directory").expect("there").expect("an archive");
+        for (order, expected) in [(Order::Oldest, ["pod=1", "pod=2"]), (Order::Newest, ["pod=2", "pod=1"])] {
+            let mut tags = Tags(Vec::new());
+            let [from, to] = [0, 10].map(|second| (BEGIN + second) * 1_000_000_000);
+            let until = Instant::now() + Duration::from_secs(60);
+            let mut walk = Walk::new(Window { from, to }, order, until, &mut tags);
+            Past::default().walk(&glance, false, &mut walk);
+            assert_eq!(tags.0, expected);
         }
     }
 }

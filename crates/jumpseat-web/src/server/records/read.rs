@@ -141,6 +141,12 @@ impl Reader {
         self.origins.clear();
     }
 
+    /// When an archive has labels of sources anew, oldest first.
+    pub(crate) fn label_changes(&self, context: &mut Context) -> Vec<Timestamp> {
+        let recording = context.provider().recording_mut();
+        recording.map_or_else(Vec::new, |archive| archive.label_changes(LabelTarget::Instances(self.indom)))
+    }
+
     /// Gives `take` the records of a sample, instance by instance. What is no array is skipped; how many there were.
     ///
     /// # Errors
