@@ -349,6 +349,53 @@ fn spans_and_logs_come_out_of_an_archive_as_they_came_in() {
     }
 }
 
+/// A program is deployed anew, and is the same source: what it says of itself then goes out with what it sends then.
+#[test]
+fn a_resource_that_changes_goes_out_live_from_then_on() {
+    let dir = temp_dir();
+    let port = free_port();
+    let seat = Seat::in_dir(dir.path(), &format!("[otlp]\nlisten = \"localhost:{port}\"\n"));
+    let pmcd = PrivatePmcd::with([seat.agent(Transport::Pipe)]).start();
+    eventually("the agent's receiver", || TcpStream::connect(("localhost", port)).ok());
+    let pods = ["old", "new"].map(|pod| pair("k8s.pod.name", Any::StringValue(pod.to_owned())));
+    let send = |pod: &KeyValue, message: &str| {
+        let service = pair("service.name", Any::StringValue("shop".to_owned()));
+        let resource = Resource { attributes: vec![service, pod.clone()], ..Resource::default() };
+        let body = Some(AnyValue { value: Some(Any::StringValue(message.to_owned())) });
+        let scope_logs = ScopeLogs {
+            log_records: vec![LogRecord { body, ..LogRecord::default() }],
+            ..ScopeLogs::default()
+        };
+        let resource_logs = vec![ResourceLogs {
+            resource: Some(resource),
+            scope_logs: vec![scope_logs],
+            ..ResourceLogs::default()
+        }];
+        post(port, "/v1/logs", &ExportLogsServiceRequest { resource_logs });
+    };
+    // So that the source is there, and nothing else of it changes.
+    send(&pods[0], "before");
+    let receiver = Receiver::start(dir.path(), "http", &[]);
+    let (host, url) = (pmcd.inet(), receiver.url());
+    let args = ["export", "-h", &host, "-t", "100msec", "--otlp", &url, "jumpseat.event.highres_records"];
+    let mut exporter = pmcd.spawn(JUMPSEAT, args, "exporter");
+    eventually("the exporter to fetch", || {
+        let text = pmcd.run("pminfo", ["-f", "jumpseat.source.readers"]).stdout;
+        text.contains("or \"shop\"] value 1").then_some(())
+    });
+    for (number, pod) in pods.iter().enumerate() {
+        send(pod, &format!("number {number}"));
+        eventually("the record", || (numbers(&receiver).len() > number).then_some(()));
+    }
+    exporter.signal(Signal::SIGTERM);
+    assert!(exporter.wait().success(), "{}", exporter.text());
+    let logs = receiver.messages::<ExportLogsServiceRequest>("logs", &["ok"]);
+    let groups = logs.iter().flat_map(|request| &request.resource_logs);
+    let attributes = groups.filter_map(|group| group.resource.as_ref()).map(|of| &of.attributes);
+    let found: Vec<&KeyValue> = attributes.flatten().filter(|pair| pair.key == pods[0].key).collect();
+    assert_eq!(found, pods.iter().collect::<Vec<_>>());
+}
+
 /// `(metric, instance, time, value)` of all points that were taken, sorted.
 fn points(receiver: &Receiver, answers: &[&str]) -> Vec<(String, String, String, String)> {
     let mut all = Vec::new();
