@@ -223,7 +223,11 @@ impl MemberReader {
 
     /// Moves the window to `start` and reads up to `want` bytes. Those in front of an error are in it.
     fn read_window(&mut self, start: u64, mut want: usize) -> io::Result<()> {
-        (self.start, self.filled) = (start, 0);
+        // What is there already is not read again: of a long record that is what was read to see its length.
+        let from = usize::try_from(start.wrapping_sub(self.start)).ok().filter(|from| *from < self.filled);
+        let there = from.map_or(0..0, |from| from..self.filled);
+        (self.start, self.filled) = (start, there.len());
+        self.window.copy_within(there, 0);
         if let Raw::Plain(file) = &self.raw {
             // No memory for what is not there, yet: who asks again is told anew.
             let left = file.metadata()?.len().saturating_sub(start);
@@ -231,7 +235,7 @@ impl MemberReader {
         }
         // One huge record must not hold its memory for as long as the archive is open.
         if self.window.len() > 8 * WINDOW && want <= WINDOW {
-            self.window = Vec::new();
+            (self.window, self.filled) = (Vec::new(), 0);
         }
         while self.filled < want {
             // `want` is the word of a length field: believed only as far as there are bytes.

@@ -16,7 +16,7 @@ use super::part::Part;
 use super::record::Record;
 use super::volumes::Spot;
 use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, PmError, Pmid, Timestamp};
-use pcp_pdu::{LabelTarget, Scan, TextLevel, TextTarget};
+use pcp_pdu::{LabelTarget, LayoutId, Scan, TextLevel, TextTarget};
 use tracing::trace;
 
 /// An open archive, or list of archives.
@@ -230,14 +230,15 @@ impl Archive {
         record
     }
 
-    /// A record, to be run through once. `each` is told of each of its metrics.
+    /// A record, to be run through once: see [`super::Records::scan`].
     pub(super) fn scan(
         &mut self,
         place: RecordPlace,
+        before: Option<LayoutId>,
         each: impl FnMut(Pmid),
     ) -> Result<(Timestamp, Scan<'_>), ArchiveError> {
         let RecordPlace { part, volume, frame } = place;
-        let scan = self.parts[part].volumes.scan(volume, frame, each);
+        let scan = self.parts[part].volumes.scan(volume, frame, before, each);
         told(place, scan.as_ref().map(|(time, sets)| (*time, sets.len())));
         scan
     }

@@ -10,7 +10,7 @@
 use super::fields::{Fields, Stamp};
 use super::layouts::Layouts;
 use pcp_model::{Pmid, Timestamp};
-use pcp_pdu::{Problem, Scan, SetRef, Sets, SetsError};
+use pcp_pdu::{LayoutId, Problem, Scan, SetRef, Sets, SetsError};
 
 /// A record's length stands at both of its ends.
 pub(super) const LEN: usize = 4;
@@ -77,14 +77,18 @@ impl<'a> Record<'a> {
         Ok(Record { timestamp, size: bytes.len(), sets })
     }
 
-    /// Checks a record, length words included, and gives its time and its sets, to be run through once. `each` is told of each metric.
+    /// Checks a record, length words included, and gives its time and its sets, to be run through once: see [`Layouts::scan`].
+    #[inline]
     pub(super) fn scan(
         bytes: &'a [u8],
         stamp: Stamp,
+        layouts: &'a mut Layouts,
+        before: Option<LayoutId>,
         each: impl FnMut(Pmid),
     ) -> Result<(Timestamp, Scan<'a>), Malformed> {
         let Head { timestamp, numpmid, body, sets } = Head::of(bytes, stamp)?;
-        Scan::read(body, sets, numpmid, BIAS, each).map(|scan| (timestamp, scan)).map_err(malformed)
+        let scan = layouts.scan(body, sets, (numpmid, BIAS), before, each).map_err(malformed)?;
+        Ok((timestamp, scan))
     }
 
     /// Length of the record in the file.

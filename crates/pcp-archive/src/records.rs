@@ -6,7 +6,7 @@ use super::error::ArchiveError;
 use super::reader::{Archive, Direction, Place, RecordPlace, Step};
 use super::record::Record;
 use pcp_model::{Pmid, Timestamp};
-use pcp_pdu::Scan;
+use pcp_pdu::{LayoutId, Scan};
 
 /// Archives whose metadata is not read: its records, and no word on what their numbers mean. Cost of opening one: its label, its index
 /// and the list of its volumes.
@@ -67,16 +67,17 @@ impl Records {
     }
 
     /// A record's time and its sets, to be run through once: for wide records in a fraction of the time. `each` is told of each of its metrics
-    /// before, in their order.
+    /// before, in their order; of none if the layout of the sets is `before`, that of a record whose metrics are known.
     ///
     /// # Errors
     /// As [`Archive::record`].
     pub fn scan(
         &mut self,
         place: RecordPlace,
+        before: Option<LayoutId>,
         each: impl FnMut(Pmid),
     ) -> Result<(Timestamp, Scan<'_>), ArchiveError> {
-        self.0.scan(place, each)
+        self.0.scan(place, before, each)
     }
 
     /// The place in front of the first record at or behind `time`, or behind the last one at or in front of it.

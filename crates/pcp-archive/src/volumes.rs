@@ -11,7 +11,7 @@ use super::layouts::Layouts;
 use super::member::{Frame, MemberReader};
 use super::record::{Record, time_of};
 use pcp_model::{Pmid, Timestamp};
-use pcp_pdu::Scan;
+use pcp_pdu::{LayoutId, Scan};
 
 /// Volumes whose files stay open.
 const OPEN_VOLUMES: usize = 2;
@@ -133,18 +133,19 @@ impl Volumes {
             .map_err(|what| ArchiveError::new(path, frame.at, Problem::Record(what)))
     }
 
-    /// A record found before, to be run through once. `each` is told of each of its metrics.
+    /// A record found before, to be run through once: see [`Layouts::scan`].
     pub(crate) fn scan(
         &mut self,
         volume: usize,
         frame: Frame,
+        before: Option<LayoutId>,
         each: impl FnMut(Pmid),
     ) -> Result<(Timestamp, Scan<'_>), ArchiveError> {
         self.volume(volume)?;
         let (stamp, path) = (self.stamp(), &self.members[volume].1.path);
         // As above.
         let bytes = self.open[0].1.record(frame)?;
-        Record::scan(bytes, stamp, each)
+        Record::scan(bytes, stamp, &mut self.layouts, before, each)
             .map_err(|what| ArchiveError::new(path, frame.at, Problem::Record(what)))
     }
 

@@ -4,8 +4,8 @@
 //! Source --next--> Sample { time, sets: (metric, values) } --> Format
 //! ```
 //!
-//! **Cost:** where only recorded metrics are asked for, records of an archive are read in place, and a set costs a comparison
-//! with that of the record before; a record's other sets cost no more. Derived metrics, and samples at an interval, cost a fetch of all metrics.
+//! **Cost:** where only recorded metrics are asked for, records of an archive are read in place. One whose layout is known, as that of nearly all, costs
+//! a comparison with it ([`Sample::fixed`]); in others a set costs a comparison with that of the record before. Derived metrics, and samples at an interval, cost a fetch of all metrics.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use jumpseat_tools::ticker::{Ticker, Woken};
 use pcp_archive::{ArchiveError, Direction, Place, Records, Step};
 use pcp_client::{ClientError, Fetched, Mode, StateChange, ValuesRef};
 use pcp_model::{Pmid, Timestamp};
-use pcp_pdu::{Scan, SetRef};
+use pcp_pdu::{LayoutId, Scan, SetRef, Sets};
 use rustc_hash::FxHashMap;
 
 use crate::args::ExportArgs;
@@ -33,6 +33,22 @@ enum Values<'a> {
     Record(Scan<'a>, &'a [(Pmid, Option<u32>)]),
     /// In the result of a fetch of all metrics, in their order.
     Fetched(&'a Fetched),
+}
+
+/// The sets of a record whose layout is known: what was found in one is at the same places in all of that layout.
+pub struct Fixed<'a> {
+    /// Tells the layout.
+    pub layout: LayoutId,
+    /// The sets.
+    pub sets: Sets<'a>,
+    metrics: &'a [(Pmid, Option<u32>)],
+}
+
+impl Fixed<'_> {
+    /// The sets of metrics that are exported: their places in `sets`, and the metrics' in [`Source::metrics`].
+    pub fn metrics(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.metrics.iter().enumerate().filter_map(|(set, (_, metric))| Some((set, (*metric)? as usize)))
+    }
 }
 
 /// One of two iterators.
@@ -67,6 +83,13 @@ impl<'a> Sample<'a> {
             let values = set.values.ok()?;
             (!values.is_empty()).then_some((metric, values))
         })
+    }
+
+    /// The sets, if their layout is known.
+    pub fn fixed(&self) -> Option<Fixed<'a>> {
+        let Values::Record(scan, metrics) = &self.values else { return None };
+        let sets = scan.known()?;
+        Some(Fixed { layout: sets.layout()?, sets, metrics: metrics.get(..sets.len())? })
     }
 
     /// Whether the metric at a place was answered without an error, be it that there is no value of it.
@@ -164,6 +187,9 @@ struct InPlace {
     by_pmid: FxHashMap<Pmid, u32>,
     /// The metrics of the record before, and where they are: those of most records come in the same order.
     metrics: Vec<(Pmid, Option<u32>)>,
+    /// The layout of that record, if it is known, and whether it has any of the metrics.
+    layout: Option<LayoutId>,
+    has_metrics: bool,
 }
 
 /// The time of a sample, and its values if it has any of the metrics.
@@ -176,7 +202,15 @@ impl Steps {
             (true, None) if !pmids.iter().any(|pmid| pmid.is_derived()) => {
                 let records = Records::of_all(&args.archives.join(",")).map_err(no_sample)?;
                 let by_pmid = pmids.iter().zip(0..).map(|(pmid, at)| (*pmid, at)).collect();
-                By::Record(Box::new(InPlace { records, at: None, by_pmid, metrics: Vec::new() }))
+                let metrics = Vec::new();
+                By::Record(Box::new(InPlace {
+                    records,
+                    at: None,
+                    by_pmid,
+                    metrics,
+                    layout: None,
+                    has_metrics: false,
+                }))
             }
             (true, _) => By::Fetch(Fetched::new()),
             (false, interval) => {
@@ -235,7 +269,7 @@ impl Steps {
 impl InPlace {
     /// Goes to the next record, or gap between two archives; `None` at the end.
     fn next(&mut self, start: Timestamp) -> Result<Option<Next<'_>>, ArchiveError> {
-        let InPlace { records, at, by_pmid, metrics } = self;
+        let InPlace { records, at, by_pmid, metrics, layout, has_metrics } = self;
         let place = match *at {
             Some(place) => place,
             None => records.seek(start, Direction::Forward)?,
@@ -249,8 +283,10 @@ impl InPlace {
             Some(Step::Record(record, after)) => (record, after),
         };
         *at = Some(after);
-        let (mut set, mut has_metrics) = (0, false);
-        let (time, scan) = records.scan(record, |pmid| {
+        // Nothing of it holds any more if this record is damaged.
+        let before = layout.take();
+        let (mut set, mut has_any) = (0, false);
+        let (time, scan) = records.scan(record, before, |pmid| {
             let metric = match metrics.get_mut(set) {
                 Some((known, metric)) if *known == pmid => *metric,
                 known => {
@@ -262,9 +298,13 @@ impl InPlace {
                     found.1
                 }
             };
-            has_metrics |= metric.is_some();
+            has_any |= metric.is_some();
             set += 1;
         })?;
+        *layout = scan.known().and_then(|sets| sets.layout());
+        if layout.is_none() || *layout != before {
+            *has_metrics = has_any;
+        }
         Ok(Some((time, has_metrics.then_some(Values::Record(scan, metrics)))))
     }
 }

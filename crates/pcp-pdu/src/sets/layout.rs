@@ -119,6 +119,11 @@ impl Layout {
         *learned = data.len();
     }
 
+    /// Length of the data that was learned; none if nothing was.
+    pub fn learned(&self) -> usize {
+        self.learned
+    }
+
     /// Whether the data, of which that many sets are said to be in the same place, have the layout that was learned.
     pub fn is_of(&self, data: &[u8], numpmid: i32) -> bool {
         // Without sets there is nothing to save, and of no data was anything learned.
@@ -233,6 +238,31 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_where_they_are_said_to_be() {
+        use pcp_model::ValueType::{Double, Float, I32, U32, U64};
+        let (first, second) = (data(1, "red"), data(0x1234, "tan"));
+        let mut layout = Layout::default();
+        layout.read(&first, 8, 7, 0).unwrap();
+        layout.learn(&first);
+        assert!(layout.is_of(&second, 7));
+        let sets = layout.sets(&second);
+        let four = |place: usize| u32::from_be_bytes(*sets.data()[place..].first_chunk().unwrap());
+        let eight = |place: usize| u64::from_be_bytes(*sets.data()[place..].first_chunk().unwrap());
+        let at = |set, value, value_type| sets.number_at(set, value, value_type);
+        assert_eq!(at(0, 0, U32).map(four), Some(0x1234));
+        assert_eq!(at(1, 2, U64).map(eight), Some((0x1234 << 40) + 2));
+        assert_eq!(at(2, 1, Float).map(four), Some(0.5_f32.to_bits()));
+        assert_eq!(at(4, 0, Double).map(eight), Some(f64::from(0x1234).to_bits()));
+        // Of another type, no number, no value, an error, no set.
+        for none in
+            [at(0, 0, U64), at(1, 0, Double), at(5, 0, I32), at(3, 0, U32), at(6, 0, U32), at(7, 0, U32)]
+        {
+            assert_eq!(none, None);
+        }
+        assert_eq!(at(0, 1, U32), None, "there is one value");
+    }
+
+    #[test]
     fn all_values_of_a_set_are_written_as_one_by_one() {
         let data = data(7, "long enough");
         let mut layout = Layout::default();
@@ -294,11 +324,14 @@ mod tests {
             let scan = Scan::read(&bad, 8, 7, 0, |pmid| pmids.push(pmid));
             assert_eq!(scan.map(drop), read, "byte {at}");
             if let Ok(scan) = scan {
+                assert!(scan.known().is_none());
                 let shown = |set: SetRef<'_>| {
                     let values = set.values.map(|values| format!("{:?}", values.iter().collect::<Vec<_>>()));
                     format!("{}: {values:?}", set.pmid)
                 };
                 assert!(scan.sets().map(shown).eq(other.sets(&bad).iter().map(shown)), "byte {at}");
+                let known = Scan::from(other.sets(&bad));
+                assert!(scan.sets().map(shown).eq(known.sets().map(shown)) && known.len() == 7);
                 assert!(pmids.iter().copied().eq(scan.sets().map(|set| set.pmid)) && scan.len() == 7);
             }
             match read {

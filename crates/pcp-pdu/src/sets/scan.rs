@@ -1,11 +1,11 @@
 //! Sets that are run through once, in their order, and not looked up.
 //!
 //! Cost: two walks over the sets, the second in what the processor has at hand from the first; no memory. To index a record of twenty thousand
-//! metrics ([`super::Layout`]) takes more memory than the record has.
+//! metrics ([`super::Layout`]) takes more memory than the record has. Where that was done for a record before, none of it is needed.
 
 use super::SetRef;
 use super::check::{self, SetsError};
-use super::view::{Head, Lie, SetHead, count_of_sets};
+use super::view::{Head, Lie, SetHead, Sets, count_of_sets};
 use pcp_model::Pmid;
 
 /// Value sets that were found in some data and checked.
@@ -15,6 +15,15 @@ pub struct Scan<'a> {
     start: usize,
     count: usize,
     bias: u32,
+    known: Option<Sets<'a>>,
+}
+
+impl<'a> From<Sets<'a>> for Scan<'a> {
+    /// Sets that were found already.
+    fn from(sets: Sets<'a>) -> Scan<'a> {
+        let (data, bias) = sets.bytes();
+        Scan { data, start: 0, count: sets.len(), bias, known: Some(sets) }
+    }
 }
 
 impl<'a> Scan<'a> {
@@ -31,7 +40,7 @@ impl<'a> Scan<'a> {
         mut each: impl FnMut(Pmid),
     ) -> Result<Scan<'a>, SetsError> {
         let count = each_head(data, start, numpmid, bias, |head| each(head.set.pmid))?;
-        Ok(Scan { data, start, count, bias })
+        Ok(Scan { data, start, count, bias, known: None })
     }
 
     /// How many sets.
@@ -44,11 +53,19 @@ impl<'a> Scan<'a> {
         self.count == 0
     }
 
+    /// The sets, to be looked up, if that can be had for nothing.
+    pub fn known(&self) -> Option<Sets<'a>> {
+        self.known
+    }
+
     /// The sets, in their order.
     pub fn sets(&self) -> impl Iterator<Item = SetRef<'a>> + use<'a> {
-        let Scan { data, start, count, bias } = *self;
+        let Scan { data, start, count, bias, known } = *self;
         let mut at = start;
-        (0..count).map_while(move |_| {
+        (0..count).map_while(move |place| {
+            if let Some(known) = known {
+                return known.get(place);
+            }
             // They were all there before.
             let head = SetHead::read(data, at).ok()?;
             at = head.end();

@@ -3,7 +3,7 @@
 use super::check::SetsError;
 use super::layout::LayoutId;
 use super::value::{ValueRef, block_at, block_header};
-use super::{INSITU, SET_HEADER, SPTR, VALUE_LEN, WORD, offset_of};
+use super::{BLOCK_HEADER, INSITU, SET_HEADER, SPTR, VALUE_LEN, WORD, offset_of};
 use pcp_model::{Inst, InstanceValue, PmError, Pmid, ValueSet, ValueType};
 
 /// Value sets that were checked, where they are. Cheap to copy.
@@ -110,6 +110,26 @@ impl<'a> Sets<'a> {
     /// at a place is there again.
     pub fn layout(&self) -> Option<LayoutId> {
         self.layout
+    }
+
+    /// The data that the sets are in.
+    pub fn data(&self) -> &'a [u8] {
+        self.data
+    }
+
+    /// Where in [`Sets::data`] the bytes of a number begin, most significant first: that of the value at a place in the set at a place, if it is one
+    /// that [`ValueRef::usual_number`] gives.
+    pub fn number_at(&self, set: usize, value: usize, value_type: ValueType) -> Option<usize> {
+        let (_, number) = self.get(set)?.values.ok()?.get(value)?;
+        number.usual_number(value_type)?;
+        let word = self.heads.get(set)?.set.at + value * VALUE_LEN + WORD;
+        Some(match number {
+            ValueRef::InSitu(_) => word,
+            ValueRef::Block(_) => {
+                let place = self.data.get(word..)?.first_chunk()?;
+                offset_of(u32::from_be_bytes(*place), self.bias) + BLOCK_HEADER
+            }
+        })
     }
 
     /// All bytes, those in front of the sets included, and by how many words places are larger than offsets in them.

@@ -13,7 +13,7 @@ use arrow_schema::DataType;
 use pcp_model::{Number, ValueType};
 use rustc_hash::FxHashMap;
 
-use super::stage::Stage;
+use super::stage::{OfBits, Stage};
 
 /// A column of a table, from the row on that is the first not yet written.
 #[derive(Debug)]
@@ -125,12 +125,13 @@ impl Column {
         self.held
     }
 
-    fn len(&self) -> usize {
+    /// How many rows there are.
+    pub(super) fn len(&self) -> usize {
         each!(&self.values, values => values.len())
     }
 
-    /// Makes room for `rows` rows: what is not there has no value.
-    fn pad(&mut self, rows: usize) {
+    /// Makes it `rows` rows at least: what is not there has no value.
+    pub(super) fn pad(&mut self, rows: usize) {
         let len = self.len();
         if len < rows {
             self.valid.get_or_insert_with(|| vec![true; len]).resize(rows, false);
@@ -165,34 +166,46 @@ impl Column {
         self.number_elsewhere(row, number);
     }
 
-    /// Puts the numbers of a metric, which are of the column's own type, into their rows. `run`: [`Stage::run`] of the table.
-    pub(super) fn numbers(&mut self, stage: &Stage, (table, run): (usize, Option<usize>), metric: usize) {
+    /// Puts the numbers of a metric, which are of the column's own type, into their rows of a table.
+    pub(super) fn numbers(&mut self, stage: &Stage, table: usize, metric: usize) {
         macro_rules! put {
-            ($values:ident, $of:expr) => {
-                match &mut self.values {
-                    // The usual case: they go behind those that there are.
-                    Values::$values(values)
-                        if run == Some(values.len())
-                            && let Some(all) = stage.all(metric) =>
-                    {
-                        if let Some(valid) = &mut self.valid {
-                            valid.resize(values.len() + all.len(), true);
-                        }
-                        values.extend(all.map($of));
-                    }
-                    _ => stage.each(table, metric, |row, bits| self.number(row, Number::$values($of(bits)))),
-                }
+            ($values:ident) => {
+                stage
+                    .each(table, metric, |row, bits| self.number(row, Number::$values(OfBits::of_bits(bits))))
             };
         }
         match &self.values {
-            Values::I32(_) => put!(I32, |bits| (bits as u32).cast_signed()),
-            Values::U32(_) => put!(U32, |bits| bits as u32),
-            Values::I64(_) => put!(I64, |bits: u64| bits.cast_signed()),
-            Values::U64(_) => put!(U64, |bits| bits),
-            Values::Float(_) => put!(Float, |bits| f32::from_bits(bits as u32)),
-            Values::Double(_) => put!(Double, f64::from_bits),
+            Values::I32(_) => put!(I32),
+            Values::U32(_) => put!(U32),
+            Values::I64(_) => put!(I64),
+            Values::U64(_) => put!(U64),
+            Values::Float(_) => put!(Float),
+            Values::Double(_) => put!(Double),
             Values::Flags(_) | Values::Words { .. } | Values::Bytes(_) => {}
         }
+    }
+
+    /// Puts numbers of the column's own type behind those that there are.
+    pub(super) fn append(&mut self, bits: &[u64]) {
+        fn put<N: OfBits>(values: &mut Vec<N>, bits: &[u64]) {
+            values.extend(bits.iter().map(|bits| N::of_bits(*bits)));
+        }
+        match &mut self.values {
+            Values::I32(values) => put(values, bits),
+            Values::U32(values) => put(values, bits),
+            Values::I64(values) => put(values, bits),
+            Values::U64(values) => put(values, bits),
+            Values::Float(values) => put(values, bits),
+            Values::Double(values) => put(values, bits),
+            Values::Flags(_) | Values::Words { .. } | Values::Bytes(_) => {}
+        }
+        let len = self.len();
+        self.valid.iter_mut().for_each(|valid| valid.resize(len, true));
+    }
+
+    /// Makes room for as many rows more.
+    pub(super) fn reserve(&mut self, rows: usize) {
+        each!(&mut self.values, values => values.reserve_exact(rows));
     }
 
     #[inline(never)]
@@ -254,11 +267,7 @@ impl Column {
         self.held = 0;
         let valid = self.valid.take().map(arrow_buffer::NullBuffer::from);
         macro_rules! primitive {
-            ($array:ident, $values:expr) => {{
-                // As much room again, as the next rows are likely as many.
-                let next = Vec::with_capacity($values.len());
-                Arc::new($array::new(std::mem::replace($values, next).into(), valid))
-            }};
+            ($array:ident, $values:expr) => {{ Arc::new($array::new(std::mem::take($values).into(), valid)) }};
         }
         match &mut self.values {
             Values::I32(values) => primitive!(Int32Array, values),

@@ -20,7 +20,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{JoinHandle, available_parallelism};
 
-use arrow_array::RecordBatch;
+use arrow_array::{Array, RecordBatch};
 use arrow_schema::SchemaRef;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding};
@@ -29,6 +29,9 @@ use parquet::schema::types::ColumnPath;
 use rustc_hash::FxHashMap;
 
 use super::meeting::{Meeting, Member};
+use super::rows::Rows;
+use super::stage::Full;
+use super::staged::Staged;
 use super::store::{Sink, Store};
 use crate::formats::error::ExportError;
 
@@ -40,6 +43,9 @@ const AHEAD: usize = 64 << 20;
 
 /// Encoded bytes in memory, of all threads.
 const HELD: usize = 64 << 20;
+
+/// Files that are written as soon as they are encoded, of a thread: they stay open until all of the day get their names.
+const FILES: usize = 128;
 
 /// How many threads, and how much they may hold.
 #[derive(Clone, Copy)]
@@ -74,9 +80,12 @@ struct Encoder {
 }
 
 enum Message {
+    Numbers(Arc<Full>),
     Rows {
         table: Arc<str>,
-        batch: RecordBatch,
+        rows: Rows,
+        /// There are no more of the day.
+        are_last: bool,
         /// Its room, until it is encoded, or dropped as its thread has ended.
         place: Place,
     },
@@ -88,10 +97,24 @@ enum Message {
 
 impl Writer {
     /// Threads that write files of a host, by a name, below a store.
-    pub(super) fn start(store: &Store, host: &str, name: &str, day: &str, bounds: Bounds) -> Writer {
+    pub(super) fn start(
+        store: &Store,
+        host: &str,
+        name: &str,
+        day: &str,
+        bounds: Bounds,
+        staged: Vec<Staged>,
+    ) -> Writer {
         let number = bounds.threads.max(1);
         let meeting = Meeting::of(number);
-        let encoder = |_| {
+        let mut tables = FxHashMap::default();
+        let mut of_each: Vec<Vec<Staged>> = (0..number).map(|_| Vec::new()).collect();
+        // In turns: tables that come one after the other are about as long.
+        for (turn, staged) in (0..number).cycle().zip(staged) {
+            tables.insert(Arc::clone(&staged.name), turn);
+            of_each[turn].push(staged);
+        }
+        let encoder = |staged| {
             let (sender, receiver) = channel();
             let files = Files {
                 store: store.clone(),
@@ -101,21 +124,28 @@ impl Writer {
                 most: bounds.held / number,
                 open: BTreeMap::new(),
                 encoded: Vec::new(),
+                staged,
             };
             let member = Member::new(&meeting);
             Encoder { sender, thread: std::thread::spawn(move || files.run(&receiver, &member)) }
         };
-        let encoders = (0..number).map(encoder).collect();
-        Writer { encoders, tables: FxHashMap::default(), room: Room::of(bounds.ahead) }
+        let encoders = of_each.into_iter().map(encoder).collect();
+        Writer { encoders, tables, room: Room::of(bounds.ahead) }
     }
 
-    /// Hands rows of a table over.
-    pub(super) fn rows(&mut self, table: &Arc<str>, batch: RecordBatch) -> Result<(), ExportError> {
-        // In turns: tables that come one after the other are about as long.
+    /// Hands numbers of staged columns over, whose rows come later.
+    pub(super) fn numbers(&mut self, stage: Full) -> Result<(), ExportError> {
+        let stage = Arc::new(stage);
+        (0..self.encoders.len()).try_for_each(|at| self.send(at, Message::Numbers(Arc::clone(&stage))))
+    }
+
+    /// Hands rows of a table over; `are_last`: there are no more of the day.
+    pub(super) fn rows(&mut self, table: &Arc<str>, rows: Rows, are_last: bool) -> Result<(), ExportError> {
+        // In turns, as above.
         let turn = self.tables.len() % self.encoders.len().max(1);
         let at = *self.tables.entry(Arc::clone(table)).or_insert(turn);
-        let place = Room::take(&self.room, batch.get_array_memory_size());
-        self.send(at, Message::Rows { table: Arc::clone(table), batch, place })
+        let place = Room::take(&self.room, rows.bytes());
+        self.send(at, Message::Rows { table: Arc::clone(table), rows, are_last, place })
     }
 
     /// Ends the day: what comes is of the next one.
@@ -217,6 +247,8 @@ struct Files {
     open: BTreeMap<Arc<str>, Table>,
     /// Parts of the day that wait for their names.
     encoded: Vec<Part>,
+    /// Columns of its tables that are filled in stages, in the order of the tables.
+    staged: Vec<Staged>,
 }
 
 /// A part of a table that is encoded to its end.
@@ -239,8 +271,18 @@ impl Files {
     fn run(mut self, receiver: &Receiver<Message>, member: &Member) -> Result<(), ExportError> {
         while let Ok(message) = receiver.recv() {
             match message {
-                Message::Rows { table, batch, place } => {
+                Message::Numbers(stage) => {
+                    let stage = stage.stage();
+                    stage
+                        .iter()
+                        .for_each(|stage| self.staged.iter_mut().for_each(|staged| staged.take(stage)));
+                }
+                Message::Rows { table, rows, are_last, place } => {
+                    let batch = self.whole(&table, rows)?;
                     self.rows(&table, &batch)?;
+                    if are_last {
+                        self.close(&table)?;
+                    }
                     drop(place);
                 }
                 Message::Day(next) => {
@@ -259,6 +301,14 @@ impl Files {
         }
         // Who reads has failed, or another thread has.
         Ok(())
+    }
+
+    /// Rows with the columns that are here.
+    fn whole(&mut self, name: &Arc<str>, rows: Rows) -> Result<RecordBatch, ExportError> {
+        let count = rows.count;
+        let staged = self.staged.iter_mut().find(|staged| staged.name == *name);
+        let whole = rows.whole(staged.into_iter().flat_map(|staged| staged.arrays(count)));
+        whole.map_err(|error| ExportError::Parquet { path: PathBuf::from(&**name), error: error.into() })
     }
 
     fn rows(&mut self, name: &Arc<str>, batch: &RecordBatch) -> Result<(), ExportError> {
@@ -308,6 +358,17 @@ impl Files {
                 _ => break,
             }
         }
+        Ok(())
+    }
+
+    /// Encodes the file of a table to its end, as soon as that is known: what is known of its columns takes more memory than their numbers.
+    fn close(&mut self, name: &Arc<str>) -> Result<(), ExportError> {
+        let Some(table) = self.open.remove(name) else { return Ok(()) };
+        let mut part = table.close(name)?;
+        if self.encoded.len() < FILES {
+            part.sink.spill().map_err(ExportError::write(&PathBuf::from(&**name)))?;
+        }
+        self.encoded.push(part);
         Ok(())
     }
 
@@ -361,10 +422,14 @@ fn properties(batch: &RecordBatch) -> Option<WriterProperties> {
         .set_offset_index_disabled(true)
         .set_created_by(concat!("jumpseat ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_max_row_group_row_count(None);
-    for field in batch.schema().fields() {
+    for (field, values) in batch.schema().fields().iter().zip(batch.columns()) {
         let column = ColumnPath::from(vec![field.name().clone()]);
         let data_type = field.data_type();
         if matches!(data_type, arrow_schema::DataType::Dictionary(..)) {
+            // A dictionary takes 64 KiB, which is too much for a column that has nothing, as instances of what has none.
+            if values.null_count() == values.len() {
+                continue;
+            }
             properties = properties.set_column_dictionary_enabled(column, true);
         } else if data_type.is_integer() || data_type.is_temporal() {
             properties = properties.set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
@@ -433,13 +498,13 @@ mod tests {
     }
 
     fn start(dir: &Path) -> Writer {
-        Writer::start(&Store::Local(dir.to_owned()), "web1", "a", "2026-11-20", SMALL)
+        Writer::start(&Store::Local(dir.to_owned()), "web1", "a", "2026-11-20", SMALL, Vec::new())
     }
 
     /// Hands so many portions of all tables over.
     fn hand_over(writer: &mut Writer, portions: usize) -> Result<(), ExportError> {
         (0..portions).try_for_each(|number| {
-            names().iter().try_for_each(|table| writer.rows(table, portion(number, 50)))
+            names().iter().try_for_each(|table| writer.rows(table, portion(number, 50).into(), false))
         })
     }
 
@@ -510,7 +575,7 @@ mod tests {
                 let in_the_way = dir.join("table7");
                 fs::write(&in_the_way, "no directory").expect("writable");
                 let written = writer
-                    .rows(&"table7".into(), first)
+                    .rows(&"table7".into(), first.into(), false)
                     .and_then(|()| hand_over(&mut writer, 2))
                     .and_then(|()| writer.finish());
                 let said = written.expect_err("a table has no directory").to_string();
