@@ -100,10 +100,7 @@ impl Interpolator {
     /// Forgets what was read.
     fn forget_values(&mut self) {
         self.reading = Reading::new();
-        for slot in self.metrics.iter_mut().flat_map(|metric| &mut metric.slots) {
-            slot.queue.clear();
-            slot.far = None;
-        }
+        self.metrics.iter_mut().for_each(Metric::forget);
     }
 
     /// Forgets that there was a fetch: the next one continues nothing.
@@ -158,6 +155,7 @@ impl Interpolator {
         }
         // What the archive does not have is not looked for in its records, which may be damaged.
         if !self.metrics.is_empty() {
+            self.metrics.iter_mut().for_each(|metric| metric.go_to(now));
             self.read_ahead(archive, time, now)?;
             self.pass(now);
         }
@@ -362,7 +360,7 @@ impl Interpolator {
         self.metrics
             .iter()
             .filter(|metric| metric.needs_ahead(self.direction))
-            .map(|metric| metric.slots.iter().filter(lacks).count())
+            .map(|metric| metric.current().filter(lacks).count())
             .sum()
     }
 
@@ -396,9 +394,12 @@ impl Interpolator {
         }
         let (direction, metrics) = (self.direction, self.metrics.iter_mut());
         // So that it is not looked for again at the next fetch.
-        let needing = metrics.filter(|metric| metric.needs_ahead(direction));
-        for slot in needing.flat_map(|metric| &mut metric.slots).filter(|slot| slot.lacks_next(now)) {
-            slot.far = Some(Far { at: end, value: None });
+        for metric in metrics.filter(|metric| metric.needs_ahead(direction)) {
+            metric.each_current(|slot| {
+                if slot.lacks_next(now) {
+                    slot.far = Some(Far { at: end, value: None });
+                }
+            });
         }
         Ok(())
     }
@@ -445,7 +446,7 @@ impl Interpolator {
             return Ok(());
         }
         let mut missing: usize =
-            self.metrics.iter().map(|metric| metric.slots.iter().filter(|slot| lacks(slot)).count()).sum();
+            self.metrics.iter().map(|metric| metric.current().filter(|slot| lacks(slot)).count()).sum();
         while missing > 0 {
             let step = match self.direction {
                 Direction::Forward => archive.previous(at)?,
@@ -497,12 +498,17 @@ impl Interpolator {
 
     /// Forgets what lies before the last values not behind `now`.
     fn pass(&mut self, now: Along) {
-        for slot in self.metrics.iter_mut().flat_map(|metric| &mut metric.slots) {
-            while slot.queue.get(1).is_some_and(|value| value.at <= now) {
-                slot.queue.pop_front();
-                self.reading.queued = self.reading.queued.saturating_sub(1);
-            }
+        let mut passed = 0;
+        for metric in &mut self.metrics {
+            metric.each_current(|slot| {
+                while slot.queue.get(1).is_some_and(|value| value.at <= now) {
+                    slot.queue.pop_front();
+                    passed += 1;
+                }
+            });
+            metric.leave_dead(now);
         }
+        self.reading.queued = self.reading.queued.saturating_sub(passed);
         while self.reading.marks.get(1).is_some_and(|mark| *mark <= now) {
             self.reading.marks.pop_front();
         }
@@ -532,7 +538,7 @@ impl Interpolator {
             // A client that has a value from before the gap would compute a rate over it.
             return out.end_set();
         }
-        for slot in metric.slots.iter().filter(|slot| slot.wanted) {
+        for slot in metric.current().filter(|slot| slot.wanted) {
             let around = slot.around(now, passed, next_mark);
             let exact = |side: &Option<(Along, &Held)>| side.is_some_and(|(at, _)| at == now);
             // Gone or not yet there; what was recorded at this very time is believed more than the domain.

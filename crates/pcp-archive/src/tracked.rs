@@ -1,4 +1,7 @@
 //! The metrics that are interpolated: for each instance the values around a time, and those queued ahead of it.
+//!
+//! Of processes and the like there are thousands of instances in an archive, and some at a time: only those that live, or have values around
+//! the time, are looked at.
 
 use std::collections::VecDeque;
 
@@ -21,7 +24,15 @@ pub(super) struct Metric {
     pub rule: Rule,
     /// In the order of the result.
     pub slots: Vec<Slot>,
-    pub by_inst: FxHashMap<Inst, usize>,
+    by_inst: FxHashMap<Inst, usize>,
+    /// The slots in the order in which they are born, and how many of them are at the time of the last fetch.
+    by_birth: Vec<u32>,
+    born: usize,
+    /// The slots that live then, or have a value that matters; in their order but for those that came last.
+    current: Vec<u32>,
+    is_sorted: bool,
+    /// The slots of the values in the last record, in their order: the next one's are the same nearly always.
+    route: Vec<u32>,
     /// Whether the fetch before had a value of it.
     pub had_values: bool,
 }
@@ -37,6 +48,8 @@ pub(super) struct Slot {
     pub queue: VecDeque<QueuedValue>,
     /// What the first value beyond the queue is.
     pub far: Option<Far>,
+    /// Whether it is among the metric's current ones.
+    is_current: bool,
 }
 
 /// A value that was read, at or ahead of the time asked for.
@@ -72,9 +85,21 @@ impl Metric {
             rule,
             slots: Vec::new(),
             by_inst: FxHashMap::default(),
+            by_birth: Vec::new(),
+            born: 0,
+            current: Vec::new(),
+            is_sorted: true,
+            route: Vec::new(),
             had_values: false,
         };
-        let slot = |inst, life| Slot { inst, wanted: true, life, queue: VecDeque::new(), far: None };
+        let slot = |inst, life| Slot {
+            inst,
+            wanted: true,
+            life,
+            queue: VecDeque::new(),
+            far: None,
+            is_current: false,
+        };
         if desc.indom == InDom::NULL {
             metric.slots.push(slot(PM_IN_NULL, FOREVER));
         } else if let Some((lives, largest)) = archive.lives(desc.indom) {
@@ -94,7 +119,16 @@ impl Metric {
             }
         }
         metric.by_inst = metric.slots.iter().enumerate().map(|(number, slot)| (slot.inst, number)).collect();
+        metric.order();
         metric
+    }
+
+    /// Begins with nobody born.
+    fn order(&mut self) {
+        self.forget();
+        self.by_birth = (0..self.slots.len() as u32).collect();
+        let Metric { by_birth, slots, .. } = self;
+        by_birth.sort_by_key(|slot| slots[*slot as usize].life.0);
     }
 }
 
@@ -110,13 +144,88 @@ impl Metric {
         values: ValuesRef<'_>,
         mut each: impl FnMut(&mut Slot, &mut Rule, ValueRef<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut hint = 0;
-        for (inst, value) in values.iter() {
-            if let Some(number) = find(&self.slots, &self.by_inst, inst, &mut hint) {
-                each(&mut self.slots[number], &mut self.rule, value)?;
+        for (at, (inst, value)) in values.iter().enumerate() {
+            let Some(number) = self.find(at, inst) else { continue };
+            let slot = &mut self.slots[number as usize];
+            each(slot, &mut self.rule, value)?;
+            if !slot.is_current && !slot.queue.is_empty() {
+                slot.is_current = true;
+                self.current.push(number);
+                self.is_sorted = false;
             }
         }
         Ok(())
+    }
+
+    /// The slot of the instance at a place among the values of a record. The value of a singular metric has any instance in ancient
+    /// archives.
+    #[inline]
+    fn find(&mut self, at: usize, inst: Inst) -> Option<u32> {
+        if let [Slot { inst: PM_IN_NULL, .. }] = &*self.slots {
+            return Some(0);
+        }
+        let known = self.route.get(at).copied();
+        if let Some(number) = known
+            && self.slots.get(number as usize).is_some_and(|slot| slot.inst == inst)
+        {
+            return known;
+        }
+        let number = *self.by_inst.get(&inst)? as u32;
+        if at >= self.route.len() {
+            self.route.resize(at + 1, number);
+        }
+        self.route[at] = number;
+        Some(number)
+    }
+
+    /// Goes on to a time, which is not in front of that of the last fetch: who is born by then is current.
+    pub(crate) fn go_to(&mut self, now: Along) {
+        while let Some(number) = self.by_birth.get(self.born)
+            && let Some(slot) = self.slots.get_mut(*number as usize)
+            && slot.life.0 <= now
+        {
+            self.born += 1;
+            if !slot.is_current {
+                slot.is_current = true;
+                self.current.push(*number);
+                self.is_sorted = false;
+            }
+        }
+    }
+
+    /// Leaves those behind that are dead at a time and have no more values.
+    pub(crate) fn leave_dead(&mut self, now: Along) {
+        let slots = &mut self.slots;
+        self.current.retain(|number| {
+            let slot = &mut slots[*number as usize];
+            slot.is_current = !slot.is_over(now);
+            slot.is_current
+        });
+        if !self.is_sorted {
+            self.current.sort_unstable();
+            self.is_sorted = true;
+        }
+    }
+
+    /// The slots that can have a value, or lack one, at the time of the last fetch.
+    pub(crate) fn current(&self) -> impl Iterator<Item = &Slot> {
+        self.current.iter().filter_map(|number| self.slots.get(*number as usize))
+    }
+
+    /// Calls with each of these.
+    pub(crate) fn each_current(&mut self, mut each: impl FnMut(&mut Slot)) {
+        self.current.iter().for_each(|number| each(&mut self.slots[*number as usize]));
+    }
+
+    /// Forgets all values, and the time.
+    pub(crate) fn forget(&mut self) {
+        for slot in &mut self.slots {
+            slot.queue.clear();
+            slot.far = None;
+            slot.is_current = false;
+        }
+        self.current.clear();
+        (self.born, self.is_sorted) = (0, true);
     }
 
     /// Turns the times to the other direction.
@@ -124,6 +233,7 @@ impl Metric {
         for Slot { life: (birth, death), .. } in &mut self.slots {
             (*birth, *death) = (death.saturating_neg(), birth.saturating_neg());
         }
+        self.order();
     }
 }
 
@@ -150,6 +260,13 @@ impl Slot {
             && self.queue.back().is_none_or(|value| value.at < now)
             && self.far.as_ref().is_none_or(|far| far.at < now)
             && alive(self.life, now)
+    }
+
+    /// Whether it is dead, and all that is known of it lies in front of `now`: it has no value from then on.
+    fn is_over(&self, now: Along) -> bool {
+        self.life.1 < now
+            && self.queue.back().is_none_or(|value| value.at < now)
+            && self.far.as_ref().is_none_or(|far| far.value.is_none() || far.at < now)
     }
 
     /// The last value not behind `now`, and the first not in front of it, unless a mark is nearer.
@@ -189,18 +306,6 @@ impl Slot {
 /// Whether `now`, in either direction, is within a life.
 pub(super) fn alive((birth, death): (Along, Along), now: Along) -> bool {
     birth <= now && now <= death
-}
-
-/// The slot of an instance: records have instances in the same order again and again. The value of a singular
-/// metric has any instance in ancient archives.
-fn find(slots: &[Slot], by_inst: &FxHashMap<Inst, usize>, inst: Inst, hint: &mut usize) -> Option<usize> {
-    let number = match slots {
-        [Slot { inst: PM_IN_NULL, .. }] => 0,
-        slots if slots.get(*hint).is_some_and(|slot| slot.inst == inst) => *hint,
-        _ => *by_inst.get(&inst)?,
-    };
-    *hint = number + 1;
-    Some(number)
 }
 
 pub(super) fn along(start: Timestamp, direction: Direction, time: Timestamp) -> Along {
