@@ -56,6 +56,8 @@ struct Reading {
     ended: bool,
     /// Where the archive ended when it was asked last.
     end: Option<Place>,
+    /// Up to where all records have been looked through for the last values of all instances.
+    looked: Along,
     /// Marks in the queue; of those passed, the last.
     marks: VecDeque<Along>,
     /// Values in all queues.
@@ -113,6 +115,7 @@ impl Interpolator {
     pub(crate) fn grown(&mut self) {
         self.reading.ended = false;
         self.reading.end = None;
+        self.reading.looked = Along::MIN;
         let slots = self.metrics.iter_mut().flat_map(|metric| &mut metric.slots);
         // A value that was not found may be there now; those that were found stay the first ones.
         slots
@@ -328,7 +331,7 @@ impl Interpolator {
                     return Ok(());
                 }
                 let value = rule.hold(value).ok_or_else(|| other_type(set.pmid))?;
-                let reached = slot.read_ahead(QueuedValue { at, after_mark, value }, now);
+                let reached = slot.read_ahead(QueuedValue { at, after_mark, value }, now, reading.looked);
                 reading.queued += usize::from(reached != Reached::Before);
                 if reached == Reached::Next && needs_ahead {
                     *missing = missing.saturating_sub(1);
@@ -356,7 +359,7 @@ impl Interpolator {
 
     /// How many instances lack a value at or behind `now`.
     fn missing(&self, now: Along) -> usize {
-        let lacks = |slot: &&Slot| slot.lacks_next(now);
+        let lacks = |slot: &&Slot| slot.lacks_next(now, self.reading.looked);
         self.metrics
             .iter()
             .filter(|metric| metric.needs_ahead(self.direction))
@@ -364,7 +367,9 @@ impl Interpolator {
             .sum()
     }
 
-    /// Looks for the next values of instances that have none in the queue, without queueing.
+    /// Looks for the next values of instances that have none in the queue, without queueing. Who has none up to the end, or to the next mark, has
+    /// all records looked through, and so it is known of all others how far they go: instances that end, or never have a value of some metric,
+    /// would have it done again and again.
     fn look_far(&mut self, archive: &mut Archive, mut at: Place, now: Along) -> Result<(), ArchiveError> {
         let mut missing = self.missing(now);
         let mut end = Along::MAX;
@@ -388,15 +393,16 @@ impl Interpolator {
                 // A record out of order.
                 continue;
             }
-            missing = missing.saturating_sub(self.each_lacking(&record, now, |slot, held| {
-                slot.far = Some(Far { at: found_at, value: Some(held) });
-            }));
+            missing = missing.saturating_sub(self.found_far(&record, found_at, now));
+        }
+        if missing > 0 {
+            self.reading.looked = end;
         }
         let (direction, metrics) = (self.direction, self.metrics.iter_mut());
         // So that it is not looked for again at the next fetch.
         for metric in metrics.filter(|metric| metric.needs_ahead(direction)) {
             metric.each_current(|slot| {
-                if slot.lacks_next(now) {
+                if slot.lacks_next(now, Along::MIN) {
                     slot.far = Some(Far { at: end, value: None });
                 }
             });
@@ -404,23 +410,19 @@ impl Interpolator {
         Ok(())
     }
 
-    /// Calls `found` for the instances in a record that lack a next value. How many there were.
-    fn each_lacking(
-        &mut self,
-        record: &Record<'_>,
-        now: Along,
-        mut found: impl FnMut(&mut Slot, Held),
-    ) -> usize {
-        let direction = self.direction;
+    /// Takes the values of a record to who lacks a next one, and notes the time with all others. How many lacked it.
+    fn found_far(&mut self, record: &Record<'_>, at: Along, now: Along) -> usize {
+        let (direction, looked) = (self.direction, self.reading.looked);
         let mut count = 0;
         self.each_value(record, |slot, rule, value| {
             if (direction == Direction::Backward || rule.needs_next())
-                && slot.lacks_next(now)
+                && slot.lacks_next(now, looked)
                 && let Some(held) = rule.hold(value)
             {
-                found(slot, held);
+                slot.far = Some(Far { at, value: Some(held) });
                 count += 1;
             }
+            slot.last = slot.last.max(at);
         });
         count
     }
@@ -564,6 +566,7 @@ impl Reading {
             read_to: Along::MIN,
             ended: false,
             end: None,
+            looked: Along::MIN,
             marks: VecDeque::new(),
             queued: 0,
             layout: Vec::new(),

@@ -2,7 +2,7 @@
 //!
 //! A logger writes the same metrics again and again, or takes turns with some groups of them. So a few layouts are kept. One is
 //! learned when a record is as long as one of the last that had none, as it costs as much as taking a record apart, which
-//! would be wasted on records that all differ.
+//! would be wasted on records that all differ. Where layouts do not come back, as processes come and go, fewer and fewer are learned.
 
 use pcp_model::Pmid;
 use pcp_pdu::{Layout, LayoutId, Scan, Sets, SetsError};
@@ -15,6 +15,8 @@ const KEPT_BYTES: usize = 1 << 20;
 const UNKNOWN: usize = 8;
 /// A layout that none of so many records had goes if there is no room for another.
 const UNUSED: u64 = 64;
+/// Most records that pass until one is learned again.
+const PAUSE: u64 = 64;
 
 /// Layouts met before.
 #[derive(Default)]
@@ -29,6 +31,10 @@ pub(super) struct Layouts {
     /// Lengths of the last records without a known layout, and where the next one goes.
     unknown: [usize; UNKNOWN],
     next_unknown: usize,
+    /// How many records pass until one is learned again: as long as layouts do not come back, more and more.
+    pause: u64,
+    /// Which record is the next that can be learned.
+    next: u64,
 }
 
 /// A layout, and the number of the last record that had it.
@@ -36,6 +42,8 @@ pub(super) struct Layouts {
 struct Known {
     layout: Layout,
     used: u64,
+    /// Whether there was one but that from which it was learned.
+    is_back: bool,
 }
 
 impl Layouts {
@@ -87,13 +95,15 @@ impl Layouts {
         let turn = from_last.iter().chain(before).enumerate();
         let (distance, _) = turn.into_iter().find(|(_, known)| known.layout.is_of(data, numpmid))?;
         self.last = (self.last + distance) % self.known.len();
-        self.known[self.last].used = self.records;
+        let known = &mut self.known[self.last];
+        (known.used, known.is_back) = (self.records, true);
+        (self.pause, self.next) = (0, 0);
         Some(self.last)
     }
 
     /// Whether one of the last records without a known layout was of this length, and there is room for a layout of that. Remembers it otherwise.
     fn is_worth_learning(&mut self, len: usize, numpmid: i32) -> bool {
-        if len > KEPT_BYTES || numpmid < 1 {
+        if len > KEPT_BYTES || numpmid < 1 || self.records < self.next {
             return false;
         }
         if !self.unknown.contains(&len) {
@@ -124,7 +134,11 @@ impl Layouts {
             by_use.map_or(0, |(at, _)| at)
         };
         let known = &mut self.known[self.last];
-        known.used = self.records;
+        if known.layout.learned() > 0 && !known.is_back {
+            self.pause = (2 * self.pause).clamp(1, PAUSE);
+        }
+        self.next = self.records + self.pause;
+        (known.used, known.is_back) = (self.records, false);
         // The one that goes leaves its memory.
         std::mem::swap(&mut known.layout, &mut self.other);
         &known.layout
@@ -173,6 +187,24 @@ mod tests {
         assert_eq!(scanned(&mut layouts, &data(1, 3, 9), 3, second), (first, 3));
         let sets = data(1, 3, 1);
         assert_eq!(layouts.sets(&sets, 0, 3, 0).unwrap().layout(), first, "the same ones");
+    }
+
+    #[test]
+    fn where_all_records_differ_few_are_learned_and_then_again_all() {
+        let mut layouts = Layouts::default();
+        let mut learned = |pmids: std::ops::Range<u32>| {
+            let mut is_known = |from| scanned(&mut layouts, &data(from, 3, 1), 3, None).0.is_some();
+            pmids.filter(|from| is_known(*from)).count()
+        };
+        assert_eq!(learned(0..9), 8, "the first length is new");
+        let many = learned(9..1009);
+        assert!((10..40).contains(&many), "{many}");
+        // One that comes back is learned after a while, and then all are again.
+        for _ in 0..PAUSE {
+            learned(5000..5001);
+        }
+        assert_eq!(learned(5000..5001), 1);
+        assert_eq!(learned(6000..6002), 2);
     }
 
     #[test]

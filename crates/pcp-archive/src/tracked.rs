@@ -48,6 +48,8 @@ pub(super) struct Slot {
     pub queue: VecDeque<QueuedValue>,
     /// What the first value beyond the queue is.
     pub far: Option<Far>,
+    /// The last value up to where all records have been looked through for values, if that is known.
+    pub last: Along,
     /// Whether it is among the metric's current ones.
     is_current: bool,
 }
@@ -98,6 +100,7 @@ impl Metric {
             life,
             queue: VecDeque::new(),
             far: None,
+            last: Along::MIN,
             is_current: false,
         };
         if desc.indom == InDom::NULL {
@@ -221,7 +224,7 @@ impl Metric {
     pub(crate) fn forget(&mut self) {
         for slot in &mut self.slots {
             slot.queue.clear();
-            slot.far = None;
+            (slot.far, slot.last) = (None, Along::MIN);
             slot.is_current = false;
         }
         self.current.clear();
@@ -241,22 +244,23 @@ const FOREVER: (Along, Along) = (Along::MIN, Along::MAX);
 
 impl Slot {
     /// Queues a value that was read ahead; at or in front of `now` only the last one counts, so it takes the place of
-    /// the one before.
+    /// the one before. `looked`: see [`Slot::lacks_next`].
     #[inline]
-    pub(crate) fn read_ahead(&mut self, value: QueuedValue, now: Along) -> Reached {
+    pub(crate) fn read_ahead(&mut self, value: QueuedValue, now: Along, looked: Along) -> Reached {
         let at = value.at;
         if let Some(back) = self.queue.back_mut().filter(|_| at <= now) {
             *back = value;
             return Reached::Before;
         }
-        let is_next = at >= now && self.lacks_next(now);
+        let is_next = at >= now && self.lacks_next(now, looked);
         self.queue.push_back(value);
         if is_next { Reached::Next } else { Reached::Queued }
     }
 
-    /// Whether a value at or behind `now` is wanted and not known, nor known not to be.
-    pub(crate) fn lacks_next(&self, now: Along) -> bool {
+    /// Whether a value at or behind `now` is wanted and not known, nor known not to be. All records up to `looked` have been looked through.
+    pub(crate) fn lacks_next(&self, now: Along, looked: Along) -> bool {
         self.wanted
+            && (now > looked || self.last >= now)
             && self.queue.back().is_none_or(|value| value.at < now)
             && self.far.as_ref().is_none_or(|far| far.at < now)
             && alive(self.life, now)

@@ -86,21 +86,15 @@ impl Layout {
     pub fn learn(&mut self, data: &[u8]) {
         let Layout { heads, bias, template, learned, id } = self;
         *id = LayoutId::next();
-        template.clear();
-        template
-            .resize(data.len().div_ceil(STRIDE), Stride { mask: Words::default(), fixed: Words::default() });
-        // Whole words of what was checked, which is within the data. They need not be aligned.
+        let mut mask = vec![0; data.len().next_multiple_of(STRIDE)];
+        let mut fixed = mask.clone();
+        // Of what was checked, which is within the data.
         let mut fix = |from: usize, to: usize| {
-            for (at, byte) in (from..to).zip(data.get(from..to).unwrap_or_default()) {
-                let Stride { mask, fixed } = &mut template[at / STRIDE];
-                let (word, byte_of_word) = (at % STRIDE / 8, at % 8);
-                let put = |byte: u8| {
-                    let mut bytes = [0; 8];
-                    bytes[byte_of_word] = byte;
-                    u64::from_ne_bytes(bytes)
-                };
-                mask[word] |= put(u8::MAX);
-                fixed[word] |= put(*byte);
+            if let (Some(mask), Some(fixed), Some(data)) =
+                (mask.get_mut(from..to), fixed.get_mut(from..to), data.get(from..to))
+            {
+                mask.fill(u8::MAX);
+                fixed.copy_from_slice(data);
             }
         };
         for Head { set, .. } in heads {
@@ -116,6 +110,11 @@ impl Layout {
                 fix(block, block + BLOCK_HEADER);
             }
         }
+        template.clear();
+        let (masks, fixed) = (mask.as_chunks::<STRIDE>().0, fixed.as_chunks::<STRIDE>().0);
+        template.extend(
+            masks.iter().zip(fixed).map(|(mask, fixed)| Stride { mask: words(mask), fixed: words(fixed) }),
+        );
         *learned = data.len();
     }
 
@@ -145,6 +144,13 @@ impl Layout {
     pub fn sets<'a>(&'a self, data: &'a [u8]) -> Sets<'a> {
         Sets { data, heads: &self.heads, bias: self.bias, layout: self.id }
     }
+}
+
+/// Bytes in words of this machine.
+fn words(bytes: &[u8; STRIDE]) -> Words {
+    let mut words = Words::default();
+    words.iter_mut().zip(bytes.as_chunks().0).for_each(|(word, bytes)| *word = u64::from_ne_bytes(*bytes));
+    words
 }
 
 /// Whether data are the same as what is fixed in them.
