@@ -130,6 +130,11 @@ impl Sink {
         self.buffer.len()
     }
 
+    /// Whether it goes below a directory: what is on the disk then need not be read again.
+    pub(super) fn is_local(&self) -> bool {
+        matches!(self.store, Store::Local(_))
+    }
+
     /// Moves what is in memory to the disk.
     pub(super) fn spill(&mut self) -> io::Result<()> {
         let spool = match &mut self.spool {

@@ -365,7 +365,7 @@ impl Files {
     fn close(&mut self, name: &Arc<str>) -> Result<(), ExportError> {
         let Some(table) = self.open.remove(name) else { return Ok(()) };
         let mut part = table.close(name)?;
-        if self.encoded.len() < FILES {
+        if part.sink.is_local() && self.encoded.len() < FILES {
             part.sink.spill().map_err(ExportError::write(&PathBuf::from(&**name)))?;
         }
         self.encoded.push(part);
