@@ -151,10 +151,8 @@ impl Metric {
             let Some(number) = self.find(at, inst) else { continue };
             let slot = &mut self.slots[number as usize];
             each(slot, &mut self.rule, value)?;
-            if !slot.is_current && !slot.queue.is_empty() {
-                slot.is_current = true;
-                self.current.push(number);
-                self.is_sorted = false;
+            if !slot.queue.is_empty() {
+                self.take_up(number);
             }
         }
         Ok(())
@@ -184,15 +182,20 @@ impl Metric {
     /// Goes on to a time, which is not in front of that of the last fetch: who is born by then is current.
     pub(crate) fn go_to(&mut self, now: Along) {
         while let Some(number) = self.by_birth.get(self.born)
-            && let Some(slot) = self.slots.get_mut(*number as usize)
-            && slot.life.0 <= now
+            && self.slots.get(*number as usize).is_some_and(|slot| slot.life.0 <= now)
         {
             self.born += 1;
-            if !slot.is_current {
-                slot.is_current = true;
-                self.current.push(*number);
-                self.is_sorted = false;
-            }
+            self.take_up(*number);
+        }
+    }
+
+    /// Makes a slot one of the current ones.
+    #[inline]
+    fn take_up(&mut self, number: u32) {
+        let slot = &mut self.slots[number as usize];
+        if !std::mem::replace(&mut slot.is_current, true) {
+            self.current.push(number);
+            self.is_sorted = false;
         }
     }
 

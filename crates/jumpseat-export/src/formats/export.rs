@@ -14,8 +14,12 @@ use crate::formats::{csv, json, openmetrics, otlp, parquet};
 /// Exports what a command line asks for. What goes wrong is said on standard error.
 pub fn run(args: &ExportArgs) -> ExitCode {
     debug_environment();
-    match export(args) {
-        Ok(_) => ExitCode::SUCCESS,
+    match done(args) {
+        Ok(done) => {
+            // All is written, and the program ends: to free what is known of each metric one by one would only take time.
+            std::mem::forget(done);
+            ExitCode::SUCCESS
+        }
         // `| head` is no failure.
         Err(ExportError::Write { path, error })
             if path.as_os_str() == "-" && error.kind() == std::io::ErrorKind::BrokenPipe =>
@@ -34,12 +38,15 @@ pub fn run(args: &ExportArgs) -> ExitCode {
 /// # Errors
 /// Why not all of it is exported.
 pub fn export(args: &ExportArgs) -> Result<u64, ExportError> {
+    done(args).map(|(count, ..)| count)
+}
+
+/// The same, with what it took.
+fn done(args: &ExportArgs) -> Result<(u64, Source, Box<dyn Format>), ExportError> {
     let mut source = Source::open(args)?;
     let mut format = format(args, &mut source)?;
     let count = walk(args, &mut source, &mut *format)?;
-    // All is written, and the program ends: to free what is known of each metric one by one would only take time.
-    std::mem::forget((source, format));
-    Ok(count)
+    Ok((count, source, format))
 }
 
 /// The format that a command line asks for.

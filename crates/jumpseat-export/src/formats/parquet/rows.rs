@@ -9,6 +9,8 @@ pub(super) struct Rows {
     /// None where that thread has the column's numbers.
     pub columns: Vec<Option<ArrayRef>>,
     pub count: usize,
+    /// Whether the table can have instances, and so labels of these.
+    pub has_instances: bool,
 }
 
 impl Rows {
@@ -38,6 +40,6 @@ impl Rows {
 impl From<RecordBatch> for Rows {
     fn from(batch: RecordBatch) -> Rows {
         let columns = batch.columns().iter().cloned().map(Some).collect();
-        Rows { schema: batch.schema(), columns, count: batch.num_rows() }
+        Rows { schema: batch.schema(), columns, count: batch.num_rows(), has_instances: true }
     }
 }

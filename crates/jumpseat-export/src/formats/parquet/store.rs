@@ -155,7 +155,7 @@ impl Sink {
 
     /// Makes the directory that it will be in.
     pub(super) fn prepare(&self) -> Result<(), ExportError> {
-        let Store::Local(dir) = &self.store else { return Ok(()) };
+        let (Store::Local(dir), None) = (&self.store, &self.spool) else { return Ok(()) };
         let path = dir.join(&self.path);
         path.parent().map_or(Ok(()), fs::create_dir_all).map_err(ExportError::write(&path))
     }

@@ -26,6 +26,9 @@ use super::stage;
 use crate::formats::labels;
 use crate::formats::source::{Metric, Source};
 
+/// Columns that are empty where no metric has instances.
+pub(super) const INSTANCE: &str = "instance";
+pub(super) const LABELS: &str = "labels";
 /// Columns in front of those of the metrics.
 const BEFORE: usize = 3;
 
@@ -239,7 +242,9 @@ impl Table {
         let columns = self.columns.iter_mut().map(|column| Some(column.as_mut()?.take(count)));
         let columns = own.map(Some).into_iter().chain(columns).collect();
         let schema = self.schema.get_or_insert_with(|| Arc::new(schema(&self.metrics, source)));
-        Rows { schema: Arc::clone(schema), columns, count }
+        let has_instances =
+            self.metrics.iter().any(|metric| source.metrics[*metric].desc.indom != InDom::NULL);
+        Rows { schema: Arc::clone(schema), columns, count, has_instances }
     }
 }
 
@@ -248,8 +253,8 @@ fn schema(metrics: &[usize], source: &mut Source) -> Schema {
     let mut fields = Vec::with_capacity(BEFORE + metrics.len());
     fields.extend([
         Field::new("time", time_type(), false),
-        Field::new("instance", words_type(), true),
-        Field::new("labels", words_type(), true),
+        Field::new(INSTANCE, words_type(), true),
+        Field::new(LABELS, words_type(), true),
     ]);
     fields.extend(metrics.iter().map(|metric| {
         let help = source.one_line(*metric);

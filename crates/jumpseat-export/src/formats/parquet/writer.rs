@@ -20,8 +20,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{JoinHandle, available_parallelism};
 
-use arrow_array::{Array, RecordBatch};
-use arrow_schema::SchemaRef;
+use arrow_array::RecordBatch;
+use arrow_schema::{Schema, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
@@ -33,6 +33,7 @@ use super::rows::Rows;
 use super::stage::Full;
 use super::staged::Staged;
 use super::store::{Sink, Store};
+use super::table::{INSTANCE, LABELS};
 use crate::formats::error::ExportError;
 
 /// Most threads: one reads for all of them.
@@ -278,8 +279,9 @@ impl Files {
                         .for_each(|stage| self.staged.iter_mut().for_each(|staged| staged.take(stage)));
                 }
                 Message::Rows { table, rows, are_last, place } => {
+                    let has_instances = rows.has_instances;
                     let batch = self.whole(&table, rows)?;
-                    self.rows(&table, &batch)?;
+                    self.rows(&table, &batch, has_instances)?;
                     if are_last {
                         self.close(&table)?;
                     }
@@ -311,7 +313,7 @@ impl Files {
         whole.map_err(|error| ExportError::Parquet { path: PathBuf::from(&**name), error: error.into() })
     }
 
-    fn rows(&mut self, name: &Arc<str>, batch: &RecordBatch) -> Result<(), ExportError> {
+    fn rows(&mut self, name: &Arc<str>, batch: &RecordBatch, has_instances: bool) -> Result<(), ExportError> {
         let failed = |error| ExportError::Parquet { path: PathBuf::from(&**name), error };
         let part = match self.open.remove(name) {
             Some(table) if table.schema == batch.schema() => {
@@ -327,7 +329,9 @@ impl Files {
         };
         if let Some(part) = part {
             let sink = self.store.begin(&self.path(name, part));
-            let writer = ArrowWriter::try_new(sink, batch.schema(), properties(batch)).map_err(failed)?;
+            let writer =
+                ArrowWriter::try_new(sink, batch.schema(), properties(&batch.schema(), has_instances))
+                    .map_err(failed)?;
             self.open.insert(Arc::clone(name), Table { writer, schema: batch.schema(), part });
         }
         let Some(table) = self.open.get_mut(name) else { return Ok(()) };
@@ -414,7 +418,7 @@ impl Table {
 }
 
 /// How columns are encoded: text in dictionaries, whole numbers by their differences, which for counters are small.
-fn properties(batch: &RecordBatch) -> Option<WriterProperties> {
+fn properties(schema: &Schema, has_instances: bool) -> Option<WriterProperties> {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
         .set_dictionary_enabled(false)
@@ -422,15 +426,13 @@ fn properties(batch: &RecordBatch) -> Option<WriterProperties> {
         .set_offset_index_disabled(true)
         .set_created_by(concat!("jumpseat ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_max_row_group_row_count(None);
-    for (field, values) in batch.schema().fields().iter().zip(batch.columns()) {
+    for field in schema.fields() {
         let column = ColumnPath::from(vec![field.name().clone()]);
         let data_type = field.data_type();
         if matches!(data_type, arrow_schema::DataType::Dictionary(..)) {
-            // A dictionary takes 64 KiB, which is too much for a column that has nothing, as instances of what has none.
-            if values.null_count() == values.len() {
-                continue;
-            }
-            properties = properties.set_column_dictionary_enabled(column, true);
+            // A dictionary takes 64 KiB, which is too much for a column that will have nothing.
+            let is_empty = !has_instances && matches!(field.name().as_str(), INSTANCE | LABELS);
+            properties = properties.set_column_dictionary_enabled(column, !is_empty);
         } else if data_type.is_integer() || data_type.is_temporal() {
             properties = properties.set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
         }
@@ -458,7 +460,8 @@ mod tests {
     use std::path::Path;
 
     use arrow_array::cast::AsArray;
-    use arrow_array::{ArrayRef, Int64Array};
+    use arrow_array::types::Int32Type;
+    use arrow_array::{Array, ArrayRef, DictionaryArray, Int64Array};
     use arrow_schema::{DataType, Field, Schema};
     use bytes::Bytes;
     use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -544,6 +547,35 @@ mod tests {
         for (path, bytes) in files {
             let rows = if path.display().to_string().contains("date=2026-11-20") { 2_000 } else { 150 };
             assert!(times(bytes).into_iter().eq(0..rows), "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn instances_that_come_later_are_in_a_dictionary_too() {
+        let portion = |number: usize, instance: Option<&str>| {
+            let times = portion(number, 50);
+            let instances: DictionaryArray<Int32Type> = std::iter::repeat_n(instance, 50).collect();
+            let fields = vec![
+                times.schema().field(0).clone(),
+                Field::new(INSTANCE, instances.data_type().clone(), true),
+            ];
+            let columns: Vec<ArrayRef> = vec![Arc::clone(times.column(0)), Arc::new(instances)];
+            RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("as long as each other")
+        };
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut writer = start(dir.path());
+        for (number, instance) in [(0, None), (1, Some("sda"))] {
+            for (table, has_instances) in [("with", true), ("without", false)] {
+                let rows = Rows { has_instances, ..portion(number, instance).into() };
+                writer.rows(&table.into(), rows, false).expect("it goes on");
+            }
+        }
+        writer.finish().expect("it is written");
+        for (path, bytes) in files(dir.path()) {
+            let file = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(bytes)).expect("a whole file");
+            let later = file.metadata().row_group(1).column(1);
+            let has_dictionary = later.dictionary_page_offset().is_some();
+            assert_eq!(has_dictionary, path.starts_with(dir.path().join("with")), "{}", path.display());
         }
     }
 
