@@ -219,3 +219,25 @@ fn a_killed_agent_neither_loses_nor_repeats_entries_of_the_journal() {
     agent.wait_received("journal", sent);
     assert_eq!(agent.on_disk("journal"), (1..=sent).map(|n| n.to_string()).collect::<Vec<_>>());
 }
+
+#[test]
+fn a_journal_that_is_begun_once_more_repeats_nothing() {
+    let mut agent = with_journal();
+    agent.append("entries", "");
+    agent.start();
+    let file = agent.path("ids/jumpseat-400-positions.json");
+    let begun = eventually("where it begins, on disk", || {
+        fs::read_to_string(&file).ok().filter(|text| text.contains(r#""journal_bytes":{"journal":0}"#))
+    });
+    agent.append("entries", (1..=50).map(|n| entry(n, &format!("\"{n}\""))).collect::<String>());
+    agent.wait_received("journal", 50);
+    agent.kill();
+    // As if it had been killed before any cursor was on disk.
+    fs::write(&file, begun).expect("writable");
+    agent.append("entries", entry(51, "\"51\""));
+    agent.start();
+    agent.wait_received("journal", 51);
+    assert_eq!(agent.on_disk("journal"), (1..=51).map(|n| n.to_string()).collect::<Vec<_>>());
+    let args = fs::read_to_string(agent.path("args")).expect("it was started");
+    assert!(!args.contains("cursor"), "{args}");
+}

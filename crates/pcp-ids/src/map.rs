@@ -163,6 +163,8 @@ impl IdMap {
     /// [`IdsError::Full`], [`IdsError::Name`], [`IdsError::Io`]. No id was handed out then.
     pub fn get_or_add(&mut self, name: &str) -> Result<i32, IdsError> {
         if let Some(id) = self.get(name) {
+            // It may be one of those that wait.
+            self.settle()?;
             return Ok(id);
         }
         let id = self.next_id()?;
@@ -180,16 +182,12 @@ impl IdMap {
             return Ok(id);
         }
         let id = self.next_id()?;
-        let entry = Entry { id, name: name.into(), key: None, used: now(), retired: false };
-        check_name(&entry.name)?;
-        if self.file.is_some() {
-            push_line(&mut self.unsettled, &entry);
-        }
-        self.insert(entry);
+        self.add_unsettled(id, name)?;
         Ok(id)
     }
 
-    /// Brings to disk what [`IdMap::get_or_add_unsettled`] has added: one write and one sync, and none if there is nothing.
+    /// Brings to disk what [`IdMap::get_or_add_unsettled`] and [`IdMap::reserve_unsettled`] have added: one write and one sync, and
+    /// none if there is nothing.
     ///
     /// # Errors
     /// [`IdsError::Io`]: none of it is on disk, and the next call tries again.
@@ -207,13 +205,32 @@ impl IdMap {
     /// [`IdsError::Taken`] when either is bound otherwise, [`IdsError::Full`] for an id outside 0..=max, and
     /// as [`IdMap::get_or_add`].
     pub fn reserve(&mut self, id: i32, name: &str) -> Result<(), IdsError> {
+        if self.is_free(id, name)? { self.add(id, name) } else { self.settle() }
+    }
+
+    /// As [`IdMap::reserve`] for who has many: nobody may rely on it before [`IdMap::settle`].
+    ///
+    /// # Errors
+    /// As [`IdMap::reserve`], but for [`IdsError::Io`].
+    pub fn reserve_unsettled(&mut self, id: i32, name: &str) -> Result<(), IdsError> {
+        if self.is_free(id, name)? { self.add_unsettled(id, name) } else { Ok(()) }
+    }
+
+    /// Whether an id is on disk with its name, or in a map in memory: if not, [`IdMap::settle`] has failed or was not called since.
+    pub fn is_settled(&self, id: i32) -> bool {
+        let lines = self.unsettled.lines().filter_map(|line| line.split(' ').next());
+        lines.filter_map(|word| word.parse().ok()).all(|waiting: i32| waiting != id)
+    }
+
+    /// Whether id and name can be bound to each other, and are not yet.
+    fn is_free(&self, id: i32, name: &str) -> Result<bool, IdsError> {
         let taken = |taken_by| IdsError::Taken { id, name: name.to_owned(), taken_by };
         match (self.get(name), self.name(id)) {
-            (Some(has), _) if has == id => Ok(()),
+            (Some(has), _) if has == id => Ok(false),
             (Some(has), _) => Err(taken(Binding::Name(has))),
             (None, Some(other)) => Err(taken(Binding::Id(other.to_owned()))),
             (None, None) if !(0..=self.max).contains(&id) => Err(IdsError::Full { max: self.max }),
-            (None, None) => self.add(id, name),
+            (None, None) => Ok(true),
         }
     }
 
@@ -345,6 +362,17 @@ impl IdMap {
     fn add(&mut self, id: i32, name: &str) -> Result<(), IdsError> {
         let entry = Entry { id, name: name.into(), key: None, used: now(), retired: false };
         self.append(&entry)?;
+        self.insert(entry);
+        Ok(())
+    }
+
+    /// The same without a wait for the disk.
+    fn add_unsettled(&mut self, id: i32, name: &str) -> Result<(), IdsError> {
+        let entry = Entry { id, name: name.into(), key: None, used: now(), retired: false };
+        check_name(&entry.name)?;
+        if self.file.is_some() {
+            push_line(&mut self.unsettled, &entry);
+        }
         self.insert(entry);
         Ok(())
     }
@@ -509,6 +537,31 @@ mod tests {
         drop(map);
         let again = IdMap::load(Some(&path), 5).unwrap();
         assert_eq!((again.get("gamma"), again.get("delta")), (Some(2), Some(3)));
+    }
+
+    #[test]
+    fn an_id_that_waits_is_told_from_one_on_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("250.3");
+        let on_file = || IdMap::peek(&path, 50).unwrap().iter().map(|(id, _)| id).collect::<Vec<_>>();
+        let mut map = IdMap::load(Some(&path), 50).unwrap();
+        map.reserve_unsettled(4, "four").unwrap();
+        map.reserve_unsettled(4, "four").unwrap();
+        assert!(matches!(map.reserve_unsettled(4, "five"), Err(IdsError::Taken { .. })));
+        assert!(matches!(map.reserve_unsettled(51, "five"), Err(IdsError::Full { .. })));
+        assert_eq!(map.get_or_add_unsettled("44").unwrap(), 5);
+        assert_eq!([4, 5, 44].map(|id| map.is_settled(id)), [false, false, true]);
+        assert!(on_file().is_empty());
+        map.settle().unwrap();
+        assert_eq!([4, 5].map(|id| map.is_settled(id)), [true, true]);
+        assert_eq!(on_file(), [4, 5]);
+        // Whoever asks for one that waits, and does not say that it can, has it when it is on file.
+        map.get_or_add_unsettled("six").unwrap();
+        assert_eq!(map.get_or_add("six").unwrap(), 6);
+        assert_eq!(on_file(), [4, 5, 6]);
+        map.reserve_unsettled(7, "seven").unwrap();
+        map.reserve(7, "seven").unwrap();
+        assert_eq!(on_file(), [4, 5, 6, 7]);
     }
 
     #[test]

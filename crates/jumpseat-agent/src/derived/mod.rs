@@ -279,17 +279,23 @@ impl Derived {
         if !outdated.is_empty() {
             self.shared.forget_columns();
         }
+        // All of them wait for the disk once.
+        let ids: Vec<_> = wanted.iter().map(|wanted| self.ids.get_or_add_unsettled(&wanted.name)).collect();
+        if let Err(error) = self.ids.settle() {
+            tracing::error!("the identities of new derived metrics cannot be stored: {error}");
+        }
         let mut registered = Vec::with_capacity(wanted.len());
-        for wanted in wanted {
-            match self.ids.get_or_add(&wanted.name) {
+        for (wanted, id) in wanted.into_iter().zip(ids) {
+            match id {
+                // A metric without identity could mean another one tomorrow.
+                Ok(id) if !self.ids.is_settled(id) => {
+                    tracing::error!("{ROOT}.{} is left out: its identity is not on disk", wanted.name);
+                }
                 Ok(id) => {
                     let engine = definitions::register(registry, &self.catalogue, &wanted);
                     registered.push((derived_pmid(id), engine, wanted));
                 }
-                Err(error) => {
-                    // A metric without identity could mean another one tomorrow.
-                    tracing::error!("{ROOT}.{} is left out: {error}", wanted.name);
-                }
+                Err(error) => tracing::error!("{ROOT}.{} is left out: {error}", wanted.name),
             }
         }
         let waiting = self.name_operands();

@@ -7,29 +7,49 @@ use super::config::{From, JournalConfig};
 /// After so many starts without any output the cursor is doubted: the journal it is of may be gone.
 const DOUBT: u32 = 3;
 
-/// Whether a journal is read from its cursor on.
-pub(super) fn trusts_cursor(starts_without_output: u32) -> bool {
-    starts_without_output <= DOUBT
+/// Where a journal is read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start<'a> {
+    /// After the entry of this cursor.
+    After(&'a str),
+    /// From its oldest entry on.
+    Beginning,
+    /// What comes from now on.
+    Now,
 }
 
-/// The command that gives the entries after `cursor`. `starts_without_output`: how often it was started in a row without giving any.
-pub(super) fn command(config: &JournalConfig, cursor: Option<&str>, starts_without_output: u32) -> Command {
+impl Start<'_> {
+    /// Whether the bytes that come are the same as when it was last begun there: those that the log has are known by their numbers.
+    pub(super) fn comes_again(self) -> bool {
+        self != Start::Now
+    }
+}
+
+/// Where to begin. `starts_without_output`: how often the command was started in a row without giving any.
+pub(super) fn start<'a>(
+    config: &JournalConfig,
+    cursor: Option<&'a str>,
+    starts_without_output: u32,
+) -> Start<'a> {
+    match (cursor, config.from) {
+        (Some(cursor), _) if starts_without_output <= DOUBT => Start::After(cursor),
+        (None, From::Beginning) => Start::Beginning,
+        // A cursor that is of no use: better nothing twice than all of it.
+        (_, _) => Start::Now,
+    }
+}
+
+/// The command that gives the entries from there on.
+pub(super) fn command(config: &JournalConfig, start: Start<'_>) -> Command {
     let mut command = Command::new("journalctl");
     // All fields in full; otherwise long ones are left out. Without --merge, --follow shows the current boot only (systemd
     // 252), and what came last before the machine was started again would be lost.
     command.args(["--output=json", "--follow", "--all", "--quiet", "--merge"]);
-    match (cursor, config.from) {
-        (Some(cursor), _) if trusts_cursor(starts_without_output) => {
-            command.arg("--no-tail").arg(format!("--after-cursor={cursor}"));
-        }
-        (None, From::Beginning) => {
-            command.arg("--no-tail");
-        }
-        // A cursor that is of no use: better nothing twice than all of it.
-        (_, _) => {
-            command.arg("--lines=0");
-        }
-    }
+    match start {
+        Start::After(cursor) => command.arg("--no-tail").arg(format!("--after-cursor={cursor}")),
+        Start::Beginning => command.arg("--no-tail"),
+        Start::Now => command.arg("--lines=0"),
+    };
     if let Some(directory) = &config.directory {
         command.arg("--directory").arg(directory);
     }
@@ -45,7 +65,7 @@ mod tests {
     use super::*;
 
     fn words(config: &JournalConfig, cursor: Option<&str>, starts_without_output: u32) -> String {
-        let command = command(config, cursor, starts_without_output);
+        let command = command(config, start(config, cursor, starts_without_output));
         let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
         words.join(" ")
     }

@@ -48,6 +48,7 @@ use super::registry::Taker;
 use super::{Origin, Outlet, StartError};
 use command::{Job, Plan};
 use file::{Files, Positions};
+use journal::Start;
 use lines::{Join, Journal, Parser, Splitter};
 use stream::{Format, Sink, Stream};
 
@@ -215,7 +216,7 @@ impl Source {
         }
     }
 
-    fn tick(&mut self, now: Instant, sink: &mut Sink, positions: &Positions) {
+    fn tick(&mut self, now: Instant, sink: &mut Sink, positions: &mut Positions) {
         let Source { job, kind, .. } = self;
         let (starts_without_output, lane) = (job.starts_without_output, job.lane());
         job.tick(now, sink, |sink| match kind {
@@ -227,13 +228,18 @@ impl Source {
             }
             Kind::Journal(config) => {
                 let cursor = positions.journals.get(&config.source).map(String::as_str);
-                // Its bytes are the same from a cursor on: those that the log has do not come again.
+                let start = journal::start(config, cursor, starts_without_output);
                 let stream = sink.lanes.stream(format!("journal:{}", config.source).as_bytes());
                 let kept = positions.journal_bytes.get(&config.source).copied();
                 let reached = sink.lanes.reached(lane, stream);
-                let goes_on = cursor.is_some() && journal::trusts_cursor(starts_without_output);
-                let number = kept.filter(|_| goes_on).unwrap_or(reached);
-                (journal::command(config, cursor, starts_without_output), Some(Numbered { stream, number }))
+                let number = kept.filter(|_| start.comes_again()).unwrap_or(reached);
+                let command = journal::command(config, start);
+                if start == Start::Beginning && kept.is_none() {
+                    // Before anything is read of it: whoever begins there once more knows by this what the log has.
+                    positions.journal_bytes.insert(config.source.clone(), number);
+                    positions.save_at(now);
+                }
+                (command, Some(Numbered { stream, number }))
             }
         });
     }

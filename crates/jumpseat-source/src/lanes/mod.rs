@@ -416,6 +416,11 @@ impl Lanes {
         account.types.slot((names.registry(), names.taker), account.source(), event_type)
     }
 
+    /// For who will look up all of these fields now ([`Registry::prepare_fields`]).
+    pub fn prepare(&mut self, fields: &[(&str, ValueType)]) {
+        self.names.registry().prepare_fields(fields, self.names.taker);
+    }
+
     /// Looks a field up once, for formats whose records have the same fields again and again.
     pub fn intern(&mut self, name: &[u8], value_type: ValueType) -> InternedField {
         self.names.intern(name, value_type)

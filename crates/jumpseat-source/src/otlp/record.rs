@@ -135,33 +135,68 @@ impl Workspace {
 
 impl OtlpFields {
     fn new(lanes: &mut Lanes) -> OtlpFields {
-        let mut text = |name: &str| lanes.intern(name.as_bytes(), ValueType::String);
-        let (trace_id, kind, status) = (text("trace_id"), text("kind"), text("status"));
-        let (instance, scope) = (text("service.instance.id"), text("scope"));
-        let trace_state = text("trace_state");
-        // What there is no word for besides OTLP's own: such names cannot be taken for attributes.
-        let (version, severity_text) = (text("otel.scope.version"), text("otel.severity_text"));
-        let (schema_url, resource_schema_url) = (text("otel.schema_url"), text("otel.resource_schema_url"));
-        let mut number = |name: &str| lanes.intern(name.as_bytes(), ValueType::U32);
-        OtlpFields {
-            dropped_attributes: number("dropped_attributes"),
-            dropped_events: number("dropped_events"),
-            dropped_links: number("dropped_links"),
-            flags: number("otel.flags"),
-            span_event: number("otel.span_event"),
-            severity_number: number("otel.severity_number"),
-            observed: lanes.intern(b"otel.observed_time", ValueType::U64),
-            duration: lanes.intern(b"duration_ns", ValueType::U64),
+        const FIELDS: [(&str, ValueType); 18] = [
+            ("trace_id", ValueType::String),
+            ("kind", ValueType::String),
+            ("status", ValueType::String),
+            ("service.instance.id", ValueType::String),
+            ("scope", ValueType::String),
+            ("trace_state", ValueType::String),
+            // What there is no word for besides OTLP's own: such names cannot be taken for attributes.
+            ("otel.scope.version", ValueType::String),
+            ("otel.severity_text", ValueType::String),
+            ("otel.schema_url", ValueType::String),
+            ("otel.resource_schema_url", ValueType::String),
+            ("dropped_attributes", ValueType::U32),
+            ("dropped_events", ValueType::U32),
+            ("dropped_links", ValueType::U32),
+            ("otel.flags", ValueType::U32),
+            ("otel.span_event", ValueType::U32),
+            ("otel.severity_number", ValueType::U32),
+            ("otel.observed_time", ValueType::U64),
+            ("duration_ns", ValueType::U64),
+        ];
+        lanes.prepare(&FIELDS);
+        let fields = FIELDS.map(|(name, value_type)| lanes.intern(name.as_bytes(), value_type));
+        let [
             trace_id,
             kind,
             status,
             instance,
             scope,
+            trace_state,
             version,
+            severity_text,
             schema_url,
             resource_schema_url,
-            severity_text,
+            dropped_attributes,
+            dropped_events,
+            dropped_links,
+            flags,
+            span_event,
+            severity_number,
+            observed,
+            duration,
+        ] = fields;
+        OtlpFields {
+            trace_id,
+            kind,
+            status,
+            instance,
+            scope,
             trace_state,
+            version,
+            severity_text,
+            schema_url,
+            resource_schema_url,
+            dropped_attributes,
+            dropped_events,
+            dropped_links,
+            flags,
+            span_event,
+            severity_number,
+            observed,
+            duration,
         }
     }
 }

@@ -496,14 +496,26 @@ impl Registry {
     pub fn field_for(&self, name: &str, value_type: ValueType, taker: Taker) -> FieldRef {
         let field = fields::tidy_field(name);
         let text = fields::file_text(&field, value_type);
-        let keeps = |id: Inst, _: &str| (id as usize) < FIRST_FREE;
-        let giving = Giving { keeps: &keeps, ..self.giving() };
-        let id = self.fields.define((&text, taker), Cap::Applies, &giving, |id| {
+        let id = self.fields.define((&text, taker), Cap::Applies, &self.giving_fields(), |id| {
             // Filters that know fields by their numbers look again when this has changed.
             self.generation.fetch_add(1, Ordering::Relaxed);
             ((), self.field_definition(id, &field, value_type))
         });
         id.map_or(FieldRef::Folded, |id| FieldRef::Own(self.pmid(id)))
+    }
+
+    /// For who will ask for all of these fields now: those that are new wait for the disk once, not once each.
+    pub fn prepare_fields(&self, fields: &[(&str, ValueType)], taker: Taker) {
+        let texts: Vec<String> = fields
+            .iter()
+            .map(|(name, value_type)| fields::file_text(&fields::tidy_field(name), *value_type))
+            .collect();
+        self.fields.prepare(texts.iter().map(String::as_str), taker, Cap::Applies, &self.giving_fields());
+    }
+
+    /// How fields give their places: those that all agents have do not.
+    fn giving_fields(&self) -> Giving<'_> {
+        Giving { keeps: &|id, _| (id as usize) < FIRST_FREE, ..self.giving() }
     }
 
     /// How names without anything below them give their places.
@@ -562,7 +574,7 @@ impl Registry {
     /// Puts the well-known fields at their ids in a new file, and checks them in an old one.
     fn reserve_fields(&self) -> Result<(), RegistryError> {
         // A file in which these ids mean something else is not ours, and would give wrong names to all values.
-        (0..FIRST_FREE).try_for_each(|id| self.fields.reserve(id as Inst, &fields::reserved_text(id)))
+        self.fields.reserve((0..FIRST_FREE).map(|id| (id as Inst, fields::reserved_text(id))))
     }
 
     /// The files are written one after the other. After a loss of power the one of sources can lack what the
@@ -663,6 +675,29 @@ mod tests {
                 _ => None,
             })
             .collect()
+    }
+
+    #[test]
+    fn fields_that_are_prepared_are_on_file_and_not_announced() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let max_fields = FIRST_FREE + 3;
+        let config =
+            RegistryConfig { dir: Some(dir.path().to_owned()), max_fields, ..RegistryConfig::new(400) };
+        let (registry, definitions) = Registry::open(&config).expect("open");
+        definitions.try_iter().count();
+        assert_eq!(registry.field("a", ValueType::I64), FieldRef::Own(Pmid::new(400, 16, 16)));
+        assert_eq!(leaves(&definitions), ["16.16 a 64"]);
+        let fields: Vec<(&str, ValueType)> = ["a", "b", "c", "d"].map(|name| (name, ValueType::I64)).into();
+        registry.prepare_fields(&fields, Taker::Trusted);
+        assert!(leaves(&definitions).is_empty(), "nobody has asked yet");
+        let path = std::fs::read_dir(dir.path()).expect("there").flatten().map(|entry| entry.path());
+        let text: String = path.filter_map(|path| std::fs::read_to_string(path).ok()).collect();
+        let has = |name: &str| text.contains(&format!(" {}\n", fields::file_text(name, ValueType::I64)));
+        assert_eq!(["a", "b", "c", "d"].map(has), [true, true, true, false], "{text}");
+        let own = |item| FieldRef::Own(Pmid::new(400, 16, item));
+        let found: Vec<FieldRef> = fields.iter().map(|(name, t)| registry.field(name, *t)).collect();
+        assert_eq!(found, [own(16), own(17), own(18), FieldRef::Folded]);
+        assert_eq!(leaves(&definitions), ["16.17 b 64", "16.18 c 64"]);
     }
 
     #[test]

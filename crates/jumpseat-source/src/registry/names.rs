@@ -279,33 +279,64 @@ impl<K: Kind> Names<K> {
         define: impl FnOnce(Inst) -> (K::Kept, Definition),
     ) -> Result<Inst, NoId> {
         let mut table = self.lock();
-        // It has its place, even if a file from before holds more than there may be.
-        let cap = if table.reserved.contains(name) { Cap::Waived } else { cap };
-        let id = match table.ids.get(name) {
-            Some(id) => id,
-            None => {
-                // Only new names: lowering the cap must not take ids away from names that have them.
-                if cap == Cap::Applies {
-                    self.make_place(&mut table, (name, taker), giving)?;
-                }
-                let id = table.ids.get_or_add(name).map_err(|error| {
-                    table.complain(K::WHAT, name, &error);
-                    NoId::Store
-                })?;
-                if cap == Cap::Applies {
-                    let account = table.taken.add(taker);
-                    table.uses.took(id, account);
-                    table.report_use(K::WHAT, self.cap);
-                } else {
-                    table.reserved.remove(name);
-                }
-                id
-            }
-        };
+        let id = self.place(&mut table, (name, taker), cap, giving)?;
+        table.settle(K::WHAT, name)?;
         table.note(id, K::WHAT);
         // The lock is held until the core was told, so nobody can overtake the definition with a record.
         if !table.announced.contains_key(&id) {
             table.announce(id, define(id));
+        }
+        Ok(id)
+    }
+
+    /// Gives names ids, as far as there is room, with one wait for the disk and not one each: for who will define all of them now.
+    /// Whoever does learns of what fails.
+    pub(super) fn prepare<'a>(
+        &self,
+        names: impl Iterator<Item = &'a str>,
+        taker: Taker,
+        cap: Cap,
+        giving: &Giving<'_>,
+    ) {
+        let mut table = self.lock();
+        let mut last = None;
+        for name in names {
+            if self.place(&mut table, (name, taker), cap, giving).is_ok() {
+                last = Some(name);
+            }
+        }
+        if let Some(name) = last {
+            let _ = table.settle(K::WHAT, name);
+        }
+    }
+
+    /// The id of a name, which a new one gets if there is room. It must not be given to anybody before [`Table::settle`].
+    fn place(
+        &self,
+        table: &mut Table<K::Kept>,
+        (name, taker): (&str, Taker),
+        cap: Cap,
+        giving: &Giving<'_>,
+    ) -> Result<Inst, NoId> {
+        if let Some(id) = table.ids.get(name) {
+            return Ok(id);
+        }
+        // It has its place, even if a file from before holds more than there may be.
+        let cap = if table.reserved.contains(name) { Cap::Waived } else { cap };
+        // Only new names: lowering the cap must not take ids away from names that have them.
+        if cap == Cap::Applies {
+            self.make_place(table, (name, taker), giving)?;
+        }
+        let id = table.ids.get_or_add_unsettled(name).map_err(|error| {
+            table.complain(K::WHAT, name, &error);
+            NoId::Store
+        })?;
+        if cap == Cap::Applies {
+            let account = table.taken.add(taker);
+            table.uses.took(id, account);
+            table.report_use(K::WHAT, self.cap);
+        } else {
+            table.reserved.remove(name);
         }
         Ok(id)
     }
@@ -333,9 +364,12 @@ impl<K: Kind> Names<K> {
         Ok(())
     }
 
-    /// Binds a name to an id of its own, or checks that it is.
-    pub(super) fn reserve(&self, id: Inst, name: &str) -> Result<(), RegistryError> {
-        self.lock().ids.reserve(id, name).map_err(|error| self.failed(error))
+    /// Binds names to ids of their own, or checks that they are: one wait for the disk.
+    pub(super) fn reserve(&self, names: impl Iterator<Item = (Inst, String)>) -> Result<(), RegistryError> {
+        let ids = &mut self.lock().ids;
+        let mut names = names;
+        let reserved = names.try_for_each(|(id, name)| ids.reserve_unsettled(id, &name));
+        reserved.and_then(|()| ids.settle()).map_err(|error| self.failed(error))
     }
 
     /// Keeps places for these names, and for no others any more, as far as they have no id yet. There may be more names
@@ -471,6 +505,14 @@ impl<T> Table<T> {
                 "{taker} has taken its share of the names of {what}s, half of what was free: further ones are kept with others"
             );
         }
+    }
+
+    /// Brings to disk the names that have got ids, of which this is one.
+    fn settle(&mut self, what: &str, name: &str) -> Result<(), NoId> {
+        self.ids.settle().map_err(|error| {
+            self.complain(what, name, &error);
+            NoId::Store
+        })
     }
 
     fn complain(&mut self, what: &str, name: &str, error: &IdsError) {

@@ -93,6 +93,14 @@ enum Decode {
 }
 
 impl Decode {
+    fn of_field(format: &Format, field: &FormatField) -> Decode {
+        match (format.name.as_str(), field.name.as_str()) {
+            ("ftrace:print", "buf") => Decode::Line,
+            ("ftrace:raw_data", "buf") => Decode::Bytes,
+            _ => Decode::of(field.kind),
+        }
+    }
+
     fn of(kind: FieldKind) -> Decode {
         match kind {
             FieldKind::Int { width: 8, signed } => {
@@ -174,22 +182,32 @@ pub struct About<'a> {
 pub struct Malformed;
 
 impl Plan {
-    /// Looks up everything that the event's records need.
-    pub fn new(format: &Format, lanes: &mut Lanes, lane: LaneId, comm: bool) -> Plan {
+    /// Looks up everything that the event's records need; `comm_wanted`: also the command that they are of.
+    pub fn new(format: &Format, lanes: &mut Lanes, lane: LaneId, comm_wanted: bool) -> Plan {
         // What the others say is in the name of the event, or of use to the kernel only.
         let left_out = ["common_type", "common_flags", "common_preempt_count"];
         let fields = format.fields.iter().filter(|field| !left_out.contains(&field.name.as_str()));
-        let steps = fields.map(|field| Step::new(format, field, lanes)).collect();
+        let fields: Vec<(&FormatField, Decode)> =
+            fields.map(|field| (field, Decode::of_field(format, field))).collect();
         // Events of the scheduler carry names themselves, and better ones.
         let has_comm = ["comm", "prev_comm"].iter().any(|name| format.field(name).is_some());
+        let (cpu, comm) = (("common_cpu", ValueType::U32), ("comm", ValueType::String));
+        let comm = Some(comm).filter(|_| comm_wanted && !has_comm);
+        let own = fields.iter().filter(|(_, decode)| !matches!(decode, Decode::Line));
+        let own = own.map(|(field, decode)| (field.name.as_str(), decode.value_type()));
+        lanes.prepare(&own.chain([cpu]).chain(comm).collect::<Vec<_>>());
+        let steps = fields.iter().map(|(field, decode)| Step::new(field, *decode, lanes)).collect();
+        let mut target =
+            |(name, value_type): (&str, ValueType)| Target::new(lanes, name.as_bytes(), value_type);
+        let (cpu, comm) = (target(cpu), comm.map(target));
         let mut name = Vec::new();
         let value = Param::String(format.name.as_bytes());
         put_param::<BigEndian>(&mut name, lanes.known(WellKnown::Type), &value);
         Plan {
             slot: lanes.type_slot(lane, Some(format.name.as_bytes())),
             name,
-            cpu: Target::new(lanes, b"common_cpu", ValueType::U32),
-            comm: (comm && !has_comm).then(|| Target::new(lanes, b"comm", ValueType::String)),
+            cpu,
+            comm,
             least: format.fields.iter().map(|field| field.offset + field.size).max().unwrap_or(0),
             steps,
             epoch: Cell::new(lanes.epoch()),
@@ -284,12 +302,7 @@ impl Plan {
 }
 
 impl Step {
-    fn new(format: &Format, field: &FormatField, lanes: &mut Lanes) -> Step {
-        let decode = match (format.name.as_str(), field.name.as_str()) {
-            ("ftrace:print", "buf") => Decode::Line,
-            ("ftrace:raw_data", "buf") => Decode::Bytes,
-            _ => Decode::of(field.kind),
-        };
+    fn new(field: &FormatField, decode: Decode, lanes: &mut Lanes) -> Step {
         let to = match decode {
             Decode::Line => Target::Known(lanes.known(WellKnown::Message)),
             _ => Target::new(lanes, field.name.as_bytes(), decode.value_type()),

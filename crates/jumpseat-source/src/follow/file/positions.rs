@@ -76,7 +76,7 @@ pub(crate) struct Positions {
     pub waiting: Vec<Position>,
     /// Cursors of journals, by source.
     pub journals: BTreeMap<String, String>,
-    /// Bytes of their entries up to there, as far as they were counted.
+    /// Bytes of their entries up to there, as far as they were counted. Without a cursor: the number of the oldest entry's first byte.
     pub journal_bytes: BTreeMap<String, u64>,
     /// Something has changed since the file was written.
     pub dirty: bool,
@@ -114,6 +114,11 @@ impl Positions {
     /// When to save, if there is something to.
     pub(crate) fn due(&self) -> Option<Instant> {
         (self.dirty && self.path.is_some()).then_some(self.next)
+    }
+
+    /// Has them saved at this time, however short ago they were.
+    pub(crate) fn save_at(&mut self, time: Instant) {
+        (self.dirty, self.next) = (true, time);
     }
 
     /// Writes the positions of `files`, which are open, and of those that wait. Whether it worked is in the log and told;
