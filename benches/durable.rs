@@ -2,10 +2,13 @@
 //!
 //! * An event's CPU time in the running agent (`jumpseat serve`, all its threads, by the system's account), sent over the ingest
 //!   socket: records in memory only, and on disk with each setting of `sync`. All kinds take turns.
+//! * What of that the kernel takes: `write` of as many bytes to a new file, in pieces as long as the agent's, and nothing else.
 //! * The start with 1 GB of log, until the agent listens, next to one without.
-//! * A reader that replays 1 GB from files, next to one that has it in memory.
+//! * A reader that replays 1 GB from files, next to one that has it in memory, and next to the reading of the files' bytes.
 
-use std::path::Path;
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jumpseat::event::log::{EventLog, LogConfig};
@@ -16,6 +19,7 @@ use jumpseat_log::{Entry, Limits, LogDir, SyncMode};
 
 mod common;
 use common::agent::Served;
+use common::clock::thread_cpu;
 use common::{Figure, Goal, Row, Times};
 
 const AGENT: &str = env!("CARGO_BIN_EXE_jumpseat");
@@ -27,6 +31,8 @@ const SETTINGS: [(&str, &str, Option<f64>); 4] = [
     ("sync = \"interval\"", "sync = \"interval\"", Some(1.20)),
     ("sync = \"batch\"", "sync = \"batch\"", None),
 ];
+/// The setting whose cost is shown next to that of writing the bytes.
+const FLOOR_OF: &str = "sync = \"never\"";
 const START_GOAL_MS: f64 = 50.0;
 const REPLAY_GOAL: f64 = 0.5;
 const GIB: u64 = 1 << 30;
@@ -45,11 +51,15 @@ fn main() {
 
 fn ingest(what: &str, data: &[u8], rounds: usize) {
     let mut times = SETTINGS.map(|_| Vec::new());
+    let mut floors = Vec::new();
     for round in 0..=rounds {
-        for ((_, settings, _), times) in SETTINGS.iter().zip(&mut times) {
-            let took = agent_cpu(settings, data);
+        for ((setting, settings, _), times) in SETTINGS.iter().zip(&mut times) {
+            let (took, bytes) = agent_cpu(settings, data);
             if round > 0 {
                 times.push(took);
+            }
+            if round > 0 && *setting == FLOOR_OF {
+                floors.push(write_cpu(bytes));
             }
         }
     }
@@ -60,16 +70,46 @@ fn ingest(what: &str, data: &[u8], rounds: usize) {
             .peer("memory only", each(&times[0]))
             .goal(goal.map(|goal| Goal::Ratio(1.0 / goal)))
             .print();
+        if *setting == FLOOR_OF {
+            let floor = Times::of(std::mem::take(&mut floors));
+            Row::new(format!("log on disk, {what}, {setting}, CPU of the agent"), each(of))
+                .peer("write of as many bytes to a new file, nothing else", each(&floor))
+                .print();
+        }
     }
 }
 
-/// The CPU time that an agent takes for all events.
-fn agent_cpu(settings: &str, data: &[u8]) -> Duration {
+/// The CPU time that an agent takes for all events, and how many bytes it has on disk then.
+fn agent_cpu(settings: &str, data: &[u8]) -> (Duration, u64) {
     let dir = tempfile::tempdir().expect("a directory");
     let agent = serve(dir.path(), settings);
     let before = agent.cpu();
     agent.feed(data, EVENTS);
-    agent.cpu() - before
+    let took = agent.cpu() - before;
+    (
+        took,
+        files_below(dir.path()).iter().filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum(),
+    )
+}
+
+/// The CPU time of writing so many bytes to a new file, a batch of the agent's each time.
+fn write_cpu(bytes: u64) -> Duration {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut file = File::create(dir.path().join("bytes")).expect("the directory is ours");
+    let (piece, mut left) = (vec![0x5a; 64 << 10], bytes);
+    let before = thread_cpu();
+    while left > 0 {
+        let now = left.min(piece.len() as u64);
+        file.write_all(&piece[..now as usize]).expect("the disk has room");
+        left -= now;
+    }
+    thread_cpu() - before
+}
+
+fn files_below(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).expect("it is there").flatten().map(|entry| entry.path());
+    let (dirs, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+    files.into_iter().chain(dirs.iter().flat_map(|dir| files_below(dir))).collect()
 }
 
 fn serve(dir: &Path, settings: &str) -> Served {
@@ -151,8 +191,13 @@ fn replay(rounds: usize) {
         readers.iter_mut().for_each(|log| log.append(batch.clone()));
     }
     let events = source.next();
-    let mut times = [Vec::new(), Vec::new()];
+    let mut times = [Vec::new(), Vec::new(), Vec::new()];
     for round in 0..=rounds {
+        let [.., bytes_alone] = &mut times;
+        let took = common::time(|| assert!(read_files(dir.path()) >= bytes));
+        if round > 0 {
+            bytes_alone.push(took);
+        }
         for ((log, cursors), times) in readers.iter_mut().zip(&cursors).zip(&mut times) {
             let took = common::time(|| assert_eq!(read_all(log, cursors[round]), events));
             if round > 0 {
@@ -160,12 +205,31 @@ fn replay(rounds: usize) {
             }
         }
     }
-    let [files, memory] = times.map(Times::of);
+    let [files, memory, alone] = times.map(Times::of);
     let rate = |times: &Times| Figure::rate(times, events as f64, "records/s");
     Row::new("replay of 1 GB of log from files", rate(&files))
         .peer("from memory", rate(&memory))
         .goal(Goal::Ratio(REPLAY_GOAL))
         .print();
+    Row::new("replay of 1 GB of log from files", rate(&files))
+        .peer("read of the files' bytes, nothing else", rate(&alone))
+        .print();
+}
+
+/// Reads all files below a directory into one buffer, as long as the agent's. How many bytes they have.
+fn read_files(dir: &Path) -> u64 {
+    let mut buffer = vec![0; 1 << 20];
+    let mut bytes = 0;
+    for path in files_below(dir) {
+        let mut file = File::open(path).expect("it is there");
+        loop {
+            match file.read(&mut buffer).expect("it can be read") {
+                0 => break,
+                read => bytes += read as u64,
+            }
+        }
+    }
+    bytes
 }
 
 fn read_all(log: &mut EventLog, cursor: jumpseat::event::log::CursorId) -> u64 {

@@ -294,6 +294,8 @@ impl Context {
         let bound = |(name, pmid): (String, Pmid)| (all || attached.meta(pmid).is_ok()).then_some(name);
         let derived: Vec<String> = derived.into_iter().filter_map(bound).collect();
         match real {
+            // Walked through already.
+            Ok(names) if derived.is_empty() => Ok(names),
             Ok(names) if recorded => Ok(merged(&names, &derived)),
             Err(_) if recorded && !derived.is_empty() => Ok(merged(&[], &derived)),
             Ok(mut names) => {

@@ -2,14 +2,19 @@
 //!
 //! Asked for once for each thing that may have some, and again for instances when these have changed.
 
-use pcp_client::{Context, LabelTarget};
+use pcp_client::{Context, ContextKind, LabelTarget};
 use pcp_model::{Desc, InDom, Inst, Label};
 use rustc_hash::FxHashMap;
+
+use super::source::Metric;
 
 /// What is known of labels.
 #[derive(Debug, Default)]
 pub struct Labels {
+    /// Of metrics' own labels only those that there are.
     levels: FxHashMap<(i32, u32), Vec<Label>>,
+    /// All metrics that are exported were asked for: what is not in `levels` has none.
+    are_all: bool,
     instances: FxHashMap<InDom, (u64, FxHashMap<Inst, Own>)>,
 }
 
@@ -21,15 +26,21 @@ struct Own {
 }
 
 impl Labels {
+    /// Asks for the labels of these metrics, which are all that will be asked for, as they are at the place where an archive is.
+    pub fn ask(&mut self, context: &mut Context, metrics: &[Metric]) {
+        self.of_host(context);
+        for metric in metrics {
+            for target in levels(&metric.desc) {
+                let _ = self.level(context, target);
+            }
+        }
+        self.are_all = true;
+    }
+
     /// The labels of a metric, from those of its host to its own; the nearer one wins where two have a name.
     pub fn of_metric(&mut self, context: &mut Context, desc: &Desc) -> Vec<Label> {
         let mut merged = Vec::new();
-        let mut targets = vec![LabelTarget::Context, LabelTarget::Domain(desc.pmid.domain().into())];
-        if desc.indom != InDom::NULL {
-            targets.push(LabelTarget::InDom(desc.indom));
-        }
-        targets.extend([LabelTarget::Cluster(desc.pmid), LabelTarget::Item(desc.pmid)]);
-        for target in targets {
+        for target in levels(desc) {
             for label in self.level(context, target) {
                 match merged.binary_search_by(|known: &Label| known.name.cmp(&label.name)) {
                     Ok(at) => merged[at] = label.clone(),
@@ -46,10 +57,17 @@ impl Labels {
     }
 
     fn level(&mut self, context: &mut Context, target: LabelTarget) -> &[Label] {
-        self.levels.entry((target.kind().code(), target.ident())).or_insert_with(|| {
+        let key = (target.kind().code(), target.ident());
+        if !self.are_all && !self.levels.contains_key(&key) {
             let sets = context.labels(target).unwrap_or_default();
-            sets.into_iter().next().and_then(|set| set.labels.ok()).unwrap_or_default()
-        })
+            let labels = sets.into_iter().next().and_then(|set| set.labels.ok()).unwrap_or_default();
+            // Nearly all metrics of wide archives have none, and each is asked for once.
+            let is_kept = !labels.is_empty() || context.kind() != ContextKind::Archive;
+            if is_kept || !matches!(target, LabelTarget::Item(_)) {
+                self.levels.insert(key, labels);
+            }
+        }
+        self.levels.get(&key).map_or(&[], Vec::as_slice)
     }
 
     /// The labels that an instance has for itself as a JSON object, as its domain was at a version; `None` for none.
@@ -87,6 +105,13 @@ impl Labels {
         }
         sets.get(&inst)
     }
+}
+
+/// What a metric has its labels from, the farthest first.
+fn levels(desc: &Desc) -> impl Iterator<Item = LabelTarget> + use<> {
+    let indom = (desc.indom != InDom::NULL).then_some(LabelTarget::InDom(desc.indom));
+    let around = [LabelTarget::Context, LabelTarget::Domain(desc.pmid.domain().into())];
+    around.into_iter().chain(indom).chain([LabelTarget::Cluster(desc.pmid), LabelTarget::Item(desc.pmid)])
 }
 
 /// Labels as a JSON object. Values are JSON already.

@@ -94,8 +94,7 @@ impl Source {
             // Labels come with the first values: at the start there are none yet. The window sets mode and place again.
             let (_, end) = context.span().map_err(ExportError::source("its start and end"))?;
             context.set_mode(Mode::Forward, Some(end)).map_err(ExportError::source("its end"))?;
-            labels.of_host(&mut context);
-            metrics.iter().for_each(|metric| drop(labels.of_metric(&mut context, &metric.desc)));
+            labels.ask(&mut context, &metrics);
         }
         let (began, window) = window(args, &mut context, zone.as_ref())?;
         // Now its end was looked for.

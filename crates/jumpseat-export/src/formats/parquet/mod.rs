@@ -287,7 +287,10 @@ impl Lake {
     /// What there is: a row for each metric.
     fn catalog(&self, source: &mut Source) -> Result<RecordBatch, ArrowError> {
         let names = ["metric", "table", "type", "semantics", "units", "indom", "help", "labels"];
-        let mut cells: [StringBuilder; 8] = Default::default();
+        // Wide archives have many rows, and memory that has to grow is touched anew each time.
+        let rows = source.metrics.len();
+        let mut cells: [StringBuilder; 8] =
+            std::array::from_fn(|_| StringBuilder::with_capacity(rows, 32 * rows));
         for at in 0..source.metrics.len() {
             let help = source.one_line(at);
             let labels =
