@@ -358,7 +358,9 @@ impl PrivatePmcd {
         let port = self.port.to_string();
         let file = |name: &str| self.dir().join(name).into_os_string();
         let mut command = self.env.command("pmcd");
-        command.args(["-f", "-A", "-i", "127.0.0.1", "-p", &port]);
+        // Of its five seconds for an agent's first word a disk that is slow for a while may take all: an agent that is new writes what it
+        // needs first.
+        command.args(["-f", "-A", "-i", "127.0.0.1", "-p", &port, "-q", "20"]);
         for (option, name) in [
             ("-s", "pmcd.socket"),
             ("-c", "pmcd.conf"),
