@@ -1,6 +1,6 @@
 //! [`IdMap`]: names to ids, on file before they are handed out.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -26,6 +26,8 @@ pub struct IdMap {
     file: Option<Store>,
     /// Lines of names that were added and are not in the file yet.
     unsettled: String,
+    /// Their ids.
+    waiting: HashSet<i32>,
 }
 
 impl IdMap {
@@ -121,6 +123,7 @@ impl IdMap {
             max: MAX_ID,
             file: None,
             unsettled: String::new(),
+            waiting: HashSet::new(),
         }
     }
 
@@ -196,6 +199,7 @@ impl IdMap {
         let appended = store.append(self.unsettled.as_bytes());
         appended.map_err(|source| IdsError::Io { path: store.path().to_owned(), source })?;
         self.unsettled.clear();
+        self.waiting.clear();
         Ok(())
     }
 
@@ -218,8 +222,7 @@ impl IdMap {
 
     /// Whether an id is on disk with its name, or in a map in memory: if not, [`IdMap::settle`] has failed or was not called since.
     pub fn is_settled(&self, id: i32) -> bool {
-        let lines = self.unsettled.lines().filter_map(|line| line.split(' ').next());
-        lines.filter_map(|word| word.parse().ok()).all(|waiting: i32| waiting != id)
+        !self.waiting.contains(&id)
     }
 
     /// Whether id and name can be bound to each other, and are not yet.
@@ -342,6 +345,7 @@ impl IdMap {
         }
         store.replace(text.as_bytes())?;
         self.unsettled.clear();
+        self.waiting.clear();
         Ok(())
     }
 
@@ -372,6 +376,7 @@ impl IdMap {
         check_name(&entry.name)?;
         if self.file.is_some() {
             push_line(&mut self.unsettled, &entry);
+            self.waiting.insert(id);
         }
         self.insert(entry);
         Ok(())

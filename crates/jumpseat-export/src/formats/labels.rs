@@ -2,7 +2,7 @@
 //!
 //! Asked for once for each thing that may have some, and again for instances when these have changed.
 
-use pcp_client::{Context, ContextKind, LabelTarget};
+use pcp_client::{Context, LabelTarget};
 use pcp_model::{Desc, InDom, Inst, Label};
 use rustc_hash::FxHashMap;
 
@@ -11,7 +11,6 @@ use super::source::Metric;
 /// What is known of labels.
 #[derive(Debug, Default)]
 pub struct Labels {
-    /// Of metrics' own labels only those that there are.
     levels: FxHashMap<(i32, u32), Vec<Label>>,
     /// All metrics that are exported were asked for: what is not in `levels` has none.
     are_all: bool,
@@ -31,7 +30,18 @@ impl Labels {
         self.of_host(context);
         for metric in metrics {
             for target in levels(&metric.desc) {
-                let _ = self.level(context, target);
+                match target {
+                    // Nearly all of wide archives have none of their own, and each is asked for once.
+                    LabelTarget::Item(_) => {
+                        let labels = asked(context, target);
+                        if !labels.is_empty() {
+                            self.levels.insert(key(target), labels);
+                        }
+                    }
+                    _ => {
+                        self.level(context, target);
+                    }
+                }
             }
         }
         self.are_all = true;
@@ -57,17 +67,10 @@ impl Labels {
     }
 
     fn level(&mut self, context: &mut Context, target: LabelTarget) -> &[Label] {
-        let key = (target.kind().code(), target.ident());
-        if !self.are_all && !self.levels.contains_key(&key) {
-            let sets = context.labels(target).unwrap_or_default();
-            let labels = sets.into_iter().next().and_then(|set| set.labels.ok()).unwrap_or_default();
-            // Nearly all metrics of wide archives have none, and each is asked for once.
-            let is_kept = !labels.is_empty() || context.kind() != ContextKind::Archive;
-            if is_kept || !matches!(target, LabelTarget::Item(_)) {
-                self.levels.insert(key, labels);
-            }
+        if self.are_all {
+            return self.levels.get(&key(target)).map_or(&[], Vec::as_slice);
         }
-        self.levels.get(&key).map_or(&[], Vec::as_slice)
+        self.levels.entry(key(target)).or_insert_with(|| asked(context, target))
     }
 
     /// The labels that an instance has for itself as a JSON object, as its domain was at a version; `None` for none.
@@ -105,6 +108,15 @@ impl Labels {
         }
         sets.get(&inst)
     }
+}
+
+fn key(target: LabelTarget) -> (i32, u32) {
+    (target.kind().code(), target.ident())
+}
+
+fn asked(context: &mut Context, target: LabelTarget) -> Vec<Label> {
+    let sets = context.labels(target).unwrap_or_default();
+    sets.into_iter().next().and_then(|set| set.labels.ok()).unwrap_or_default()
 }
 
 /// What a metric has its labels from, the farthest first.

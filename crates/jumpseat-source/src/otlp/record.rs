@@ -63,26 +63,26 @@ pub(super) struct Workspace {
 }
 
 /// The fields that OTLP itself gives records, looked up once.
-pub(super) struct OtlpFields {
-    pub trace_id: InternedField,
-    pub kind: InternedField,
-    pub status: InternedField,
-    pub duration: InternedField,
-    pub instance: InternedField,
-    pub scope: InternedField,
-    pub version: InternedField,
-    pub schema_url: InternedField,
-    pub resource_schema_url: InternedField,
-    pub trace_state: InternedField,
-    pub flags: InternedField,
+pub(super) struct OtlpFields<T = InternedField> {
+    pub trace_id: T,
+    pub kind: T,
+    pub status: T,
+    pub duration: T,
+    pub instance: T,
+    pub scope: T,
+    pub version: T,
+    pub schema_url: T,
+    pub resource_schema_url: T,
+    pub trace_state: T,
+    pub flags: T,
     /// Tells a span event from a log record with the same id.
-    pub span_event: InternedField,
-    pub severity_number: InternedField,
-    pub severity_text: InternedField,
-    pub observed: InternedField,
-    pub dropped_attributes: InternedField,
-    pub dropped_events: InternedField,
-    pub dropped_links: InternedField,
+    pub span_event: T,
+    pub severity_number: T,
+    pub severity_text: T,
+    pub observed: T,
+    pub dropped_attributes: T,
+    pub dropped_events: T,
+    pub dropped_links: T,
 }
 
 impl Workspace {
@@ -135,68 +135,37 @@ impl Workspace {
 
 impl OtlpFields {
     fn new(lanes: &mut Lanes) -> OtlpFields {
-        const FIELDS: [(&str, ValueType); 18] = [
-            ("trace_id", ValueType::String),
-            ("kind", ValueType::String),
-            ("status", ValueType::String),
-            ("service.instance.id", ValueType::String),
-            ("scope", ValueType::String),
-            ("trace_state", ValueType::String),
-            // What there is no word for besides OTLP's own: such names cannot be taken for attributes.
-            ("otel.scope.version", ValueType::String),
-            ("otel.severity_text", ValueType::String),
-            ("otel.schema_url", ValueType::String),
-            ("otel.resource_schema_url", ValueType::String),
-            ("dropped_attributes", ValueType::U32),
-            ("dropped_events", ValueType::U32),
-            ("dropped_links", ValueType::U32),
-            ("otel.flags", ValueType::U32),
-            ("otel.span_event", ValueType::U32),
-            ("otel.severity_number", ValueType::U32),
-            ("otel.observed_time", ValueType::U64),
-            ("duration_ns", ValueType::U64),
-        ];
-        lanes.prepare(&FIELDS);
-        let fields = FIELDS.map(|(name, value_type)| lanes.intern(name.as_bytes(), value_type));
-        let [
-            trace_id,
-            kind,
-            status,
-            instance,
-            scope,
-            trace_state,
-            version,
-            severity_text,
-            schema_url,
-            resource_schema_url,
-            dropped_attributes,
-            dropped_events,
-            dropped_links,
-            flags,
-            span_event,
-            severity_number,
-            observed,
-            duration,
-        ] = fields;
+        // Those that are new wait for the disk once.
+        let mut all = Vec::new();
+        OtlpFields::each(|name, value_type| all.push((name, value_type)));
+        lanes.prepare(&all);
+        OtlpFields::each(|name, value_type| lanes.intern(name.as_bytes(), value_type))
+    }
+}
+
+impl<T> OtlpFields<T> {
+    /// Something for each field, by its name and type.
+    fn each(mut field: impl FnMut(&'static str, ValueType) -> T) -> OtlpFields<T> {
         OtlpFields {
-            trace_id,
-            kind,
-            status,
-            instance,
-            scope,
-            trace_state,
-            version,
-            severity_text,
-            schema_url,
-            resource_schema_url,
-            dropped_attributes,
-            dropped_events,
-            dropped_links,
-            flags,
-            span_event,
-            severity_number,
-            observed,
-            duration,
+            trace_id: field("trace_id", ValueType::String),
+            kind: field("kind", ValueType::String),
+            status: field("status", ValueType::String),
+            instance: field("service.instance.id", ValueType::String),
+            scope: field("scope", ValueType::String),
+            trace_state: field("trace_state", ValueType::String),
+            // What there is no word for besides OTLP's own: such names cannot be taken for attributes.
+            version: field("otel.scope.version", ValueType::String),
+            severity_text: field("otel.severity_text", ValueType::String),
+            schema_url: field("otel.schema_url", ValueType::String),
+            resource_schema_url: field("otel.resource_schema_url", ValueType::String),
+            dropped_attributes: field("dropped_attributes", ValueType::U32),
+            dropped_events: field("dropped_events", ValueType::U32),
+            dropped_links: field("dropped_links", ValueType::U32),
+            flags: field("otel.flags", ValueType::U32),
+            span_event: field("otel.span_event", ValueType::U32),
+            severity_number: field("otel.severity_number", ValueType::U32),
+            observed: field("otel.observed_time", ValueType::U64),
+            duration: field("duration_ns", ValueType::U64),
         }
     }
 }

@@ -1,15 +1,18 @@
-//! Fields of events: those that every agent has, their metrics, and each thread's memory of them.
+//! Fields of events: those that every agent has, their metrics, how they get them, and each thread's memory of them.
 
 use std::cell::Cell;
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
+use pcp_event::filter::FieldResolver;
 use rustc_hash::FxHashMap;
 
-use super::Registry;
-use super::Taker;
-use super::leaf::type_word;
+use super::definition::Definition;
+use super::leaf::{type_of_word, type_word};
+use super::names::{Cap, Giving};
+use super::{Registry, RegistryError, Taker};
 use pcp_model::text::cut;
-use pcp_model::{Pmid, ValueType};
+use pcp_model::{Inst, Pmid, ValueType};
 
 /// First cluster of `jumpseat.field`; field `n` is item `n % 1024` of cluster `16 + n / 1024`.
 pub const FIELD_CLUSTER: u16 = 16;
@@ -212,4 +215,86 @@ impl FieldCache {
         }
         self.known.len() < most
     }
+}
+
+impl Registry {
+    /// The metric of a field. Names are kept as they come, except that control characters become
+    /// underscores, blanks at the end go, and what exceeds [`MAX_FIELD_NAME`] bytes is cut.
+    pub fn field(&self, name: &str, value_type: ValueType) -> FieldRef {
+        self.field_for(name, value_type, Taker::Trusted)
+    }
+
+    /// The same, for somebody who may take a share of the names only.
+    pub fn field_for(&self, name: &str, value_type: ValueType, taker: Taker) -> FieldRef {
+        let field = tidy_field(name);
+        let text = file_text(&field, value_type);
+        let id = self.fields.define((&text, taker), Cap::Applies, &self.giving_fields(), |id| {
+            // Filters that know fields by their numbers look again when this has changed.
+            self.generation.fetch_add(1, Ordering::Relaxed);
+            ((), self.field_definition(id, &field, value_type))
+        });
+        id.map_or(FieldRef::Folded, |id| FieldRef::Own(self.pmid(id)))
+    }
+
+    /// For who will ask for all of these fields now: those that are new wait for the disk once, not once each.
+    pub fn prepare_fields(&self, fields: &[(&str, ValueType)], taker: Taker) {
+        let texts: Vec<String> =
+            fields.iter().map(|(name, value_type)| file_text(&tidy_field(name), *value_type)).collect();
+        self.fields.prepare(texts.iter().map(String::as_str), taker, Cap::Applies, &self.giving_fields());
+    }
+
+    /// How fields give their places: those that all agents have do not.
+    fn giving_fields(&self) -> Giving<'_> {
+        Giving { keeps: &|id, _| (id as usize) < FIRST_FREE, ..self.giving() }
+    }
+
+    /// Most fields.
+    pub(super) fn max_fields(&self) -> usize {
+        self.fields.cap()
+    }
+
+    fn pmid(&self, id: Inst) -> Pmid {
+        debug_assert!((0..MAX_FIELDS as Inst).contains(&id), "ids of fields are bounded by their file");
+        field_pmid(self.domain, id as u16)
+    }
+
+    pub(super) fn field_definition(&self, id: Inst, field: &str, value_type: ValueType) -> Definition {
+        let mut leaves = self.leaves.lock().unwrap_or_else(PoisonError::into_inner);
+        let leaf = leaves.allocate(field, value_type);
+        Definition::Field { pmid: self.pmid(id), leaf, field: field.to_owned(), value_type }
+    }
+
+    /// Puts the well-known fields at their ids in a new file, and checks them in an old one.
+    pub(super) fn reserve_fields(&self) -> Result<(), RegistryError> {
+        // A file in which these ids mean something else is not ours, and would give wrong names to all values.
+        self.fields.reserve((0..FIRST_FREE).map(|id| (id as Inst, reserved_text(id))))
+    }
+}
+
+/// For filters on the threads of sources.
+impl FieldResolver for Registry {
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    fn resolve(&self, name: &str, found: &mut dyn FnMut(Pmid)) {
+        const TYPES: [ValueType; 8] = [
+            ValueType::I32,
+            ValueType::U32,
+            ValueType::I64,
+            ValueType::U64,
+            ValueType::Float,
+            ValueType::Double,
+            ValueType::String,
+            ValueType::Aggregate,
+        ];
+        let ids = TYPES.into_iter().filter_map(|value_type| self.fields.get(&file_text(name, value_type)));
+        ids.map(|id| self.pmid(id)).for_each(found);
+    }
+}
+
+/// Type and name of a field, as in the id file.
+pub(super) fn parse_field(text: &str) -> Option<(ValueType, &str)> {
+    let (word, field) = text.split_once(' ')?;
+    Some((type_of_word(word)?, field))
 }

@@ -49,11 +49,10 @@ use super::origin::{Labels, Origin};
 use super::rules::Rules;
 use super::tail::Tail;
 use jumpseat_log::{LogDir, SourceLog};
-use leaf::{LeafNames, type_of_word};
+use leaf::LeafNames;
 use names::{Cap, Giving, Kind, Names, NoId};
-use pcp_event::filter::FieldResolver;
 use pcp_ids::Settling;
-use pcp_model::{Inst, Pmid, ValueType};
+use pcp_model::Inst;
 use pcp_net::{Limiter, Who};
 use recycle::Gone;
 
@@ -486,51 +485,9 @@ impl Registry {
         }
     }
 
-    /// The metric of a field. Names are kept as they come, except that control characters become
-    /// underscores, blanks at the end go, and what exceeds [`MAX_FIELD_NAME`] bytes is cut.
-    pub fn field(&self, name: &str, value_type: ValueType) -> FieldRef {
-        self.field_for(name, value_type, Taker::Trusted)
-    }
-
-    /// The same, for somebody who may take a share of the names only.
-    pub fn field_for(&self, name: &str, value_type: ValueType, taker: Taker) -> FieldRef {
-        let field = fields::tidy_field(name);
-        let text = fields::file_text(&field, value_type);
-        let id = self.fields.define((&text, taker), Cap::Applies, &self.giving_fields(), |id| {
-            // Filters that know fields by their numbers look again when this has changed.
-            self.generation.fetch_add(1, Ordering::Relaxed);
-            ((), self.field_definition(id, &field, value_type))
-        });
-        id.map_or(FieldRef::Folded, |id| FieldRef::Own(self.pmid(id)))
-    }
-
-    /// For who will ask for all of these fields now: those that are new wait for the disk once, not once each.
-    pub fn prepare_fields(&self, fields: &[(&str, ValueType)], taker: Taker) {
-        let texts: Vec<String> = fields
-            .iter()
-            .map(|(name, value_type)| fields::file_text(&fields::tidy_field(name), *value_type))
-            .collect();
-        self.fields.prepare(texts.iter().map(String::as_str), taker, Cap::Applies, &self.giving_fields());
-    }
-
-    /// How fields give their places: those that all agents have do not.
-    fn giving_fields(&self) -> Giving<'_> {
-        Giving { keeps: &|id, _| (id as usize) < FIRST_FREE, ..self.giving() }
-    }
-
     /// How names without anything below them give their places.
     fn giving(&self) -> Giving<'_> {
         Giving { keeps: &|_, _| false, before: &|_| {} }
-    }
-
-    /// Most fields.
-    fn max_fields(&self) -> usize {
-        self.fields.cap()
-    }
-
-    fn pmid(&self, id: Inst) -> Pmid {
-        debug_assert!((0..MAX_FIELDS as Inst).contains(&id), "ids of fields are bounded by their file");
-        field_pmid(self.domain, id as u16)
     }
 
     /// The id of a name below a source. `define` is told the id and the name of the instance.
@@ -565,18 +522,6 @@ impl Registry {
         (Arc::clone(&gate), Definition::Source { id, name: name.to_owned(), gate })
     }
 
-    fn field_definition(&self, id: Inst, field: &str, value_type: ValueType) -> Definition {
-        let mut leaves = self.leaves.lock().unwrap_or_else(PoisonError::into_inner);
-        let leaf = leaves.allocate(field, value_type);
-        Definition::Field { pmid: self.pmid(id), leaf, field: field.to_owned(), value_type }
-    }
-
-    /// Puts the well-known fields at their ids in a new file, and checks them in an old one.
-    fn reserve_fields(&self) -> Result<(), RegistryError> {
-        // A file in which these ids mean something else is not ours, and would give wrong names to all values.
-        self.fields.reserve((0..FIRST_FREE).map(|id| (id as Inst, fields::reserved_text(id))))
-    }
-
     /// The files are written one after the other. After a loss of power the one of sources can lack what the
     /// one of event types already refers to: such a source is new again.
     fn restore_sources(&self) -> Result<(), RegistryError> {
@@ -604,7 +549,7 @@ impl Registry {
         self.types.announce_known(|_, _| None, announce_type)?;
         // What others are called depends on those that are retired, too.
         let replay = |id, text: &str| {
-            let (value_type, field) = parse_field(text)?;
+            let (value_type, field) = fields::parse_field(text)?;
             let definition = self.field_definition(id, field, value_type);
             // Records from before may have them.
             self.keeps_records.then_some(definition)
@@ -613,7 +558,7 @@ impl Registry {
         self.fields.announce_known(replay, |id, text| {
             // Ids that wait for more fields that every agent has.
             let is_unused = (fields::WELL_KNOWN.len()..FIRST_FREE).contains(&(id as usize));
-            match parse_field(text) {
+            match fields::parse_field(text) {
                 Some((value_type, field)) if (id as usize) < MAX_FIELDS => {
                     Ok(Some(((), self.field_definition(id, field, value_type))))
                 }
@@ -624,38 +569,9 @@ impl Registry {
     }
 }
 
-/// Type and name of a field, as in the id file.
-fn parse_field(text: &str) -> Option<(ValueType, &str)> {
-    let (word, field) = text.split_once(' ')?;
-    Some((type_of_word(word)?, field))
-}
-
 fn type_definition(id: Inst, instance: &str, pair: Pair) -> (Pair, Definition) {
     let (source, event_type) = (pair.source, pair.name.as_str().to_owned());
     (pair, Definition::EventType { id, source, name: instance.to_owned(), event_type })
-}
-
-/// For filters on the threads of sources.
-impl FieldResolver for Registry {
-    fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Relaxed)
-    }
-
-    fn resolve(&self, name: &str, found: &mut dyn FnMut(Pmid)) {
-        const TYPES: [ValueType; 8] = [
-            ValueType::I32,
-            ValueType::U32,
-            ValueType::I64,
-            ValueType::U64,
-            ValueType::Float,
-            ValueType::Double,
-            ValueType::String,
-            ValueType::Aggregate,
-        ];
-        let ids =
-            TYPES.into_iter().filter_map(|value_type| self.fields.get(&fields::file_text(name, value_type)));
-        ids.map(|id| self.pmid(id)).for_each(found);
-    }
 }
 
 #[cfg(test)]
@@ -664,6 +580,7 @@ mod tests {
     use super::*;
     use crate::rules::{Pattern, SourceRule};
     use pcp_ids::IdMap;
+    use pcp_model::{Pmid, ValueType};
 
     fn leaves(definitions: &Receiver<Definition>) -> Vec<String> {
         definitions

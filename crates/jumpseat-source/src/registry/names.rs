@@ -365,9 +365,11 @@ impl<K: Kind> Names<K> {
     }
 
     /// Binds names to ids of their own, or checks that they are: one wait for the disk.
-    pub(super) fn reserve(&self, names: impl Iterator<Item = (Inst, String)>) -> Result<(), RegistryError> {
+    pub(super) fn reserve(
+        &self,
+        mut names: impl Iterator<Item = (Inst, String)>,
+    ) -> Result<(), RegistryError> {
         let ids = &mut self.lock().ids;
-        let mut names = names;
         let reserved = names.try_for_each(|(id, name)| ids.reserve_unsettled(id, &name));
         reserved.and_then(|()| ids.settle()).map_err(|error| self.failed(error))
     }

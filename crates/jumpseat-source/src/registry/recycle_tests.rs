@@ -12,6 +12,7 @@ use crate::delivery::Arrival;
 use crate::lanes::{At, LaneId, Lanes};
 use pcp_event::{EventFlags, Param};
 use pcp_ids::IdMap;
+use pcp_model::ValueType;
 
 const AFTER: Duration = Duration::from_secs(400_000);
 
