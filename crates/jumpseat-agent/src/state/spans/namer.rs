@@ -63,7 +63,7 @@ pub(crate) struct Namer {
 
 #[derive(Debug)]
 enum Keep {
-    Memory(IdMap),
+    Memory(Box<IdMap>),
     /// By a thread, which ends when `Sender` goes.
     File(Sender<(Ticket, String)>, #[allow(dead_code)] Worker),
 }
@@ -72,7 +72,7 @@ impl Namer {
     /// Numbers that are forgotten at the end.
     pub(super) fn in_memory() -> Namer {
         let (tell, told) = unbounded();
-        Namer { keep: Keep::Memory(IdMap::in_memory()), told, tell, under_way: 0 }
+        Namer { keep: Keep::Memory(Box::new(IdMap::in_memory())), told, tell, under_way: 0 }
     }
 
     /// Numbers on a file. `wake` is called when there are new ones.
