@@ -1,12 +1,13 @@
 //! Metrics: data points of a request become values of [`crate::series`].
 //!
 //! * `point`: a data point of any kind as it is in the body; `buckets`: those of histograms; `labels`: what tells series apart;
-//!   `stream`: the metric of one resource and scope, with what is known of its series; here: the way down to them.
+//!   `stream`: the metric of one resource and scope, `groups`: with what is known of its series; here: the way down to them.
 //!
-//! **Cost:** a point whose attributes are the bytes of the last time is decoded once, found by a hash of these bytes, and set: no
+//! **Cost:** a point whose attributes are the bytes of the last time is decoded once, found by comparing these bytes, and set: no
 //! allocation. The first of a series is looked at closely, and what surrounds points is copied once a metric, to find its stream.
 
 mod buckets;
+mod groups;
 mod labels;
 mod point;
 mod stream;

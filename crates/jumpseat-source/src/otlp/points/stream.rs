@@ -16,13 +16,13 @@
 
 use std::cell::{OnceCell, RefCell};
 
-use hashbrown::HashMap;
 use jumpseat_wire::series::{BOUND, QUANTILE};
 
 use super::super::value::hex;
 use super::super::wire::Place;
 use super::MAX_SERIES;
 use super::buckets::{Bound, Work, upper};
+use super::groups::Groups;
 use super::labels::Sender;
 use super::point::{Data, Exemplar, Point, Sent};
 use super::{MetricHead, Request, Scratch, Size};
@@ -52,25 +52,32 @@ pub(super) struct Stream {
     /// The metrics that were looked up.
     metrics: RefCell<Vec<(Part, Number, MetricId)>>,
     sender: Sender,
-    groups: HashMap<Box<[u8]>, Group>,
+    groups: Groups<Group>,
     /// For points beyond the limits.
     overflow: Option<Group>,
 }
 
-/// The series that one set of attributes has.
+/// The series that one set of attributes has. Of a number no more than this is looked at for each point.
 #[derive(Default)]
 struct Group {
     time: u64,
     start: u64,
     value: Option<SeriesId>,
+    exemplar: Option<SeriesId>,
+    told_start: Option<SeriesId>,
+    /// Of what has several values.
+    parts: Option<Box<Parts>>,
+}
+
+/// The series that a histogram or a summary has.
+#[derive(Default)]
+struct Parts {
     count: Option<SeriesId>,
     sum: Option<SeriesId>,
     min: Option<SeriesId>,
     max: Option<SeriesId>,
     /// Of the metric with the scale.
     told_scale: Option<SeriesId>,
-    exemplar: Option<SeriesId>,
-    told_start: Option<SeriesId>,
     /// Series of buckets or quantiles, the one without bound last.
     cells: Vec<SeriesId>,
     bounds: Vec<f64>,
@@ -149,7 +156,7 @@ impl Stream {
             number: None,
             metrics: RefCell::default(),
             sender: sender.clone(),
-            groups: HashMap::new(),
+            groups: Groups::default(),
             overflow: None,
         }
     }
@@ -172,8 +179,9 @@ impl Stream {
         let checked = self.check(point).and_then(|()| self.choose_number(&mut request.session, point));
         checked.map_err(|not| not.refusal(at))?;
         let mut is_set = false;
-        let mut group = match self.groups.get_mut(&attributes[..]) {
-            Some(group) => {
+        let place = match self.groups.find(attributes) {
+            Some(place) => {
+                let group = &mut self.groups[place];
                 group.check_time(self.shape, point).map_err(|not| not.refusal(at))?;
                 is_set = group.try_set(self.shape, self.number, point, &mut request.session);
                 if is_set
@@ -184,7 +192,7 @@ impl Stream {
                     group.moved(point);
                     return Ok(());
                 }
-                std::mem::take(group)
+                place
             }
             None => {
                 if size.groups >= MAX_SERIES {
@@ -192,10 +200,10 @@ impl Stream {
                 }
                 size.groups += 1;
                 size.bytes += attributes.len();
-                self.groups.insert(attributes.as_slice().into(), Group::default());
-                Group::default()
+                self.groups.add(attributes, Group::default())
             }
         };
+        let mut group = std::mem::take(&mut self.groups[place]);
         // From here on: several values, exemplars, the first of a series, or the first after it was forgotten.
         let whose =
             Whose::Point { body: request.body, attributes: &point.attributes, labels: OnceCell::new() };
@@ -204,7 +212,7 @@ impl Stream {
             && refused.is_limit()
         {
             group.forget(&mut request.session);
-            self.groups.remove(&attributes[..]);
+            self.groups.remove(place);
             size.groups = size.groups.saturating_sub(1);
             size.bytes = size.bytes.saturating_sub(attributes.len());
             return self.take_beyond(request, point, buckets, refused, at);
@@ -212,9 +220,7 @@ impl Stream {
         if set.is_ok() {
             group.moved(point);
         }
-        if let Some(place) = self.groups.get_mut(&attributes[..]) {
-            *place = group;
-        }
+        self.groups[place] = group;
         set.map_err(|not| not.refusal(at))
     }
 
@@ -302,7 +308,7 @@ impl Stream {
             self.number = Some(Number::Double);
             // Their series are of the metric before, and stop. Of what is delta these have the sum so far; what is cumulative would be
             // there twice.
-            for group in self.groups.values_mut() {
+            for group in self.groups.iter_mut() {
                 let old = group.value.take().filter(|_| !self.shape.is_delta());
                 old.into_iter().for_each(|series| session.forget(series));
             }
@@ -394,32 +400,33 @@ impl Stream {
                 }
             }
             Shape::Histogram { is_exponential, .. } => {
+                let parts = &mut **group.parts.get_or_insert_default();
                 if is_exponential {
-                    if !buckets.exponential(point, &group.powers, group.scale) {
+                    if !buckets.exponential(point, &parts.powers, parts.scale) {
                         let detail =
                             "a scale that is not -10 to 20, or counts that do not add up to the count";
                         return Err(Not::Point(Reason::Number, detail));
                     }
-                    self.exponential_cells(group, whose, buckets, session)?;
-                    let scale = self.live(session, group.told_scale, Part::Scale, whose)?;
-                    group.told_scale = Some(scale);
+                    self.exponential_cells(parts, whose, buckets, session)?;
+                    let scale = self.live(session, parts.told_scale, Part::Scale, whose)?;
+                    parts.told_scale = Some(scale);
                     session.set(scale, i64::from(buckets.scale).cast_unsigned());
                 } else {
-                    self.explicit_cells(group, whose, point, session)?;
+                    self.explicit_cells(parts, whose, point, session)?;
                 }
-                self.ends(group, whose, point, session)?;
+                self.ends(parts, whose, point, session)?;
                 let mut below = 0;
                 let add = |session: &mut Session<'_>, cell: SeriesId, below: u64| {
                     let before = if is_delta { session.value(cell).unwrap_or(0) } else { 0 };
                     session.set(cell, before.saturating_add(below));
                 };
                 let mut counted = buckets.counted.iter().peekable();
-                for (index, &cell) in group.cells.iter().enumerate() {
-                    if index + 1 == group.cells.len() {
+                for (index, &cell) in parts.cells.iter().enumerate() {
+                    if index + 1 == parts.cells.len() {
                         below = point.count;
                     } else if is_exponential {
                         while let Some((_, count)) = counted
-                            .next_if(|(bound, _)| group.powers.get(index).is_some_and(|this| bound <= this))
+                            .next_if(|(bound, _)| parts.powers.get(index).is_some_and(|this| bound <= this))
                         {
                             below += count;
                         }
@@ -430,9 +437,10 @@ impl Stream {
                 }
             }
             Shape::Summary => {
-                self.quantile_cells(group, whose, point, session)?;
-                self.ends(group, whose, point, session)?;
-                for (cell, value) in group.cells.iter().zip(&point.values) {
+                let parts = &mut **group.parts.get_or_insert_default();
+                self.quantile_cells(parts, whose, point, session)?;
+                self.ends(parts, whose, point, session)?;
+                for (cell, value) in parts.cells.iter().zip(&point.values) {
                     session.set(*cell, value.to_bits());
                 }
             }
@@ -451,23 +459,23 @@ impl Stream {
     /// Count and sum, and the least and the greatest where they are.
     fn ends(
         &self,
-        group: &mut Group,
+        parts: &mut Parts,
         whose: &Whose<'_>,
         point: &Point,
         session: &mut Session<'_>,
     ) -> Result<(), Not> {
         let is_delta = self.shape.is_delta();
-        let count = self.live(session, group.count, Part::CountBelow("count"), whose)?;
-        group.count = Some(count);
+        let count = self.live(session, parts.count, Part::CountBelow("count"), whose)?;
+        parts.count = Some(count);
         let mut sum = None;
         if let Some(value) = point.sum {
-            let series = self.live(session, group.sum, Part::Below("sum"), whose)?;
-            group.sum = Some(series);
+            let series = self.live(session, parts.sum, Part::Below("sum"), whose)?;
+            parts.sum = Some(series);
             sum = Some((series, value));
         }
         let extremes = [
-            (point.min, &mut group.min, Part::Below("min")),
-            (point.max, &mut group.max, Part::Below("max")),
+            (point.min, &mut parts.min, Part::Below("min")),
+            (point.max, &mut parts.max, Part::Below("max")),
         ];
         let mut found = [None; 2];
         for ((value, place, part), found) in extremes.into_iter().zip(&mut found) {
@@ -505,73 +513,73 @@ impl Stream {
 
     fn explicit_cells(
         &self,
-        group: &mut Group,
+        parts: &mut Parts,
         whose: &Whose<'_>,
         point: &Point,
         session: &mut Session<'_>,
     ) -> Result<(), Not> {
-        let is_same = group.bounds == point.bounds && group.are_live(session);
-        if is_same && group.cells.len() == point.bounds.len() + 1 {
+        let is_same = parts.bounds == point.bounds && parts.are_live(session);
+        if is_same && parts.cells.len() == point.bounds.len() + 1 {
             return Ok(());
         }
-        self.bucket_cells(group, whose, point.bounds.iter().copied(), session)
+        self.bucket_cells(parts, whose, point.bounds.iter().copied(), session)
     }
 
     fn exponential_cells(
         &self,
-        group: &mut Group,
+        parts: &mut Parts,
         whose: &Whose<'_>,
         work: &Work,
         session: &mut Session<'_>,
     ) -> Result<(), Not> {
-        let is_same = group.scale == Some(work.scale) && group.powers == work.bounds;
-        if is_same && group.are_live(session) && !group.cells.is_empty() {
+        let is_same = parts.scale == Some(work.scale) && parts.powers == work.bounds;
+        if is_same && parts.are_live(session) && !parts.cells.is_empty() {
             return Ok(());
         }
         let bounds = work.bounds.iter().map(|power| upper(*power, work.scale));
-        self.bucket_cells(group, whose, bounds, session)?;
-        group.powers.clone_from(&work.bounds);
-        group.scale = Some(work.scale);
+        self.bucket_cells(parts, whose, bounds, session)?;
+        parts.powers.clone_from(&work.bounds);
+        parts.scale = Some(work.scale);
         Ok(())
     }
 
-    /// Has the group the buckets with these bounds, and the one without.
+    /// Has the parts the buckets with these bounds, and the one without.
     fn bucket_cells(
         &self,
-        group: &mut Group,
+        parts: &mut Parts,
         whose: &Whose<'_>,
         bounds: impl Iterator<Item = f64>,
         session: &mut Session<'_>,
     ) -> Result<(), Not> {
-        let old = group.begin_cells(session);
+        let old = parts.begin_cells(session);
         // All that is beyond a limit has one bucket: bounds are whatever is sent, and each would be an instance for ever.
         let is_overflow = matches!(whose, Whose::Overflow);
         for bound in bounds.filter(|_| !is_overflow) {
-            group.add_cell(self, whose, (bound, LabelText::Double(bound)), &old, session)?;
-            group.bounds.push(bound);
+            parts.add_cell(self, whose, (bound, LabelText::Double(bound)), &old, session)?;
+            parts.bounds.push(bound);
         }
-        group.add_cell(self, whose, (f64::INFINITY, "+Inf".into()), &old, session)?;
-        group.drop_others(&old, session);
+        parts.add_cell(self, whose, (f64::INFINITY, "+Inf".into()), &old, session)?;
+        parts.drop_others(&old, session);
         Ok(())
     }
 
     fn quantile_cells(
         &self,
-        group: &mut Group,
+        parts: &mut Parts,
         whose: &Whose<'_>,
         point: &Point,
         session: &mut Session<'_>,
     ) -> Result<(), Not> {
-        if group.bounds == point.bounds && group.are_live(session) && group.cells.len() == point.bounds.len()
+        if parts.bounds == point.bounds && parts.are_live(session) && parts.cells.len() == point.bounds.len()
         {
             return Ok(());
         }
-        group.cells.clear();
+        parts.cells.clear();
         for &quantile in &point.bounds {
             let label = Some((QUANTILE, LabelText::Double(quantile)));
-            group.cells.push(self.series(session, Part::Quantile, whose, label)?);
+            parts.cells.push(self.series(session, Part::Quantile, whose, label)?);
         }
-        group.bounds.clone_from(&point.bounds);
+        parts.bounds.clone_from(&point.bounds);
         Ok(())
     }
 
@@ -672,6 +680,17 @@ impl Group {
         }
     }
 
+    fn forget(&mut self, session: &mut Session<'_>) {
+        let Group { value, exemplar, told_start, .. } = self;
+        [value, exemplar, told_start]
+            .into_iter()
+            .filter_map(Option::take)
+            .for_each(|series| session.forget(series));
+        self.parts.take().into_iter().flat_map(Parts::all).for_each(|series| session.forget(series));
+    }
+}
+
+impl Parts {
     fn are_live(&self, session: &Session<'_>) -> bool {
         self.cells.iter().all(|cell| session.value(*cell).is_some())
     }
@@ -724,16 +743,10 @@ impl Group {
         }
     }
 
-    fn forget(&mut self, session: &mut Session<'_>) {
-        let Group { value, count, sum, min, max, told_scale, told_start, .. } = self;
-        let single = [value, count, sum, min, max, told_scale, told_start];
-        let single = single.into_iter().filter_map(Option::take).chain(self.exemplar.take());
-        for series in single.chain(self.cells.drain(..)) {
-            session.forget(series);
-        }
-        self.bounds.clear();
-        self.powers.clear();
-        self.scale = None;
+    /// All their series.
+    fn all(self: Box<Parts>) -> impl Iterator<Item = SeriesId> {
+        let Parts { count, sum, min, max, told_scale, cells, .. } = *self;
+        [count, sum, min, max, told_scale].into_iter().flatten().chain(cells)
     }
 }
 
