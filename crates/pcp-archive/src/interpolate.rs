@@ -25,7 +25,7 @@ use super::record::Record;
 use super::shown::{Shown, time_of};
 use super::tracked::{Along, Far, Metric, QueuedValue, Reached, Slot, alive, along};
 use pcp_model::{PM_IN_NULL, PmError, Pmid, Profile, Timestamp, ValueType};
-use pcp_pdu::{Fetched, ValueRef};
+use pcp_pdu::{Fetched, LayoutId, ValueRef};
 use tracing::trace;
 
 /// Values queued before reading ahead goes on without.
@@ -62,8 +62,18 @@ struct Reading {
     marks: VecDeque<Along>,
     /// Values in all queues.
     queued: usize,
-    /// The metrics of the last record's sets, in their order: the next one's are the same nearly always.
-    layout: Vec<(Pmid, Option<usize>)>,
+    route: Route,
+}
+
+/// Where in a record the metrics are that were asked for: in the next one they are there as well, nearly always.
+#[derive(Default)]
+struct Route {
+    /// The layout of the last record, if it is one that is known.
+    layout: Option<LayoutId>,
+    /// The metrics of its sets, in their order; `None`: nobody asked for them.
+    sets: Vec<(Pmid, Option<usize>)>,
+    /// The numbers of the sets that somebody asked for, and their metrics.
+    wanted: Vec<(usize, usize)>,
 }
 
 impl Interpolator {
@@ -319,20 +329,18 @@ impl Interpolator {
         // A mark at the record's own time was read before it, going either way: it does not hide these values.
         let after_mark = self.reading.marks.back() == Some(&at);
         let Interpolator { direction, metrics, by_pmid, reading, .. } = self;
-        for (number, set) in record.sets().enumerate() {
-            let known = reading.known(number, set.pmid, by_pmid);
-            let (Some(metric), Ok(values)) = (known.and_then(|known| metrics.get_mut(known)), set.values)
-            else {
-                continue;
-            };
+        let Reading { route, queued, looked, .. } = reading;
+        for &(number, metric) in route.wanted(&record, by_pmid) {
+            let (Some(metric), Some(set)) = (metrics.get_mut(metric), record.set(number)) else { continue };
+            let Ok(values) = set.values else { continue };
             let needs_ahead = metric.needs_ahead(*direction);
             metric.each_value(values, |slot, rule, value| {
                 if !slot.wanted {
                     return Ok(());
                 }
                 let value = rule.hold(value).ok_or_else(|| other_type(set.pmid))?;
-                let reached = slot.read_ahead(QueuedValue { at, after_mark, value }, now, reading.looked);
-                reading.queued += usize::from(reached != Reached::Before);
+                let reached = slot.read_ahead(QueuedValue { at, after_mark, value }, now, *looked);
+                *queued += usize::from(reached != Reached::Before);
                 if reached == Reached::Next && needs_ahead {
                     *missing = missing.saturating_sub(1);
                 }
@@ -428,9 +436,11 @@ impl Interpolator {
     }
 
     fn each_value(&mut self, record: &Record<'_>, mut each: impl FnMut(&mut Slot, &mut Rule, ValueRef<'_>)) {
-        for set in record.sets() {
-            let metric = self.by_pmid.get(&set.pmid).and_then(|number| self.metrics.get_mut(*number));
-            let (Some(metric), Ok(values)) = (metric, set.values) else { continue };
+        for &(number, metric) in self.reading.route.wanted(record, &self.by_pmid) {
+            let (Some(metric), Some(set)) = (self.metrics.get_mut(metric), record.set(number)) else {
+                continue;
+            };
+            let Ok(values) = set.values else { continue };
             let Ok(()) = metric.each_value(values, |slot, rule, value| {
                 each(slot, rule, value);
                 Ok::<(), Infallible>(())
@@ -569,20 +579,37 @@ impl Reading {
             looked: Along::MIN,
             marks: VecDeque::new(),
             queued: 0,
-            layout: Vec::new(),
+            route: Route::default(),
         }
+    }
+}
+
+impl Route {
+    /// The sets of this record that somebody asked for.
+    fn wanted(&mut self, record: &Record<'_>, by_pmid: &FxHashMap<Pmid, usize>) -> &[(usize, usize)] {
+        let layout = record.all().layout();
+        if layout.is_none() || layout != self.layout {
+            self.layout = layout;
+            self.wanted.clear();
+            for (number, set) in record.sets().enumerate() {
+                if let Some(metric) = self.known(number, set.pmid, by_pmid) {
+                    self.wanted.push((number, metric));
+                }
+            }
+        }
+        &self.wanted
     }
 
     /// The metric of a record's set, by the number of the set; `None` if nobody asked for it.
     #[inline]
     fn known(&mut self, number: usize, pmid: Pmid, by_pmid: &FxHashMap<Pmid, usize>) -> Option<usize> {
-        match self.layout.get(number) {
+        match self.sets.get(number) {
             Some((same, known)) if *same == pmid => *known,
             _ => {
                 // What follows in the layout is likely to have moved, too.
                 let known = by_pmid.get(&pmid).copied();
-                self.layout.truncate(number);
-                self.layout.push((pmid, known));
+                self.sets.truncate(number);
+                self.sets.push((pmid, known));
                 known
             }
         }

@@ -45,16 +45,28 @@ pub fn general(value: f64, precision: usize) -> String {
         return special(value).to_owned();
     }
     let precision = precision.clamp(1, MOST_DIGITS);
-    let scientific = format!("{value:.*e}", precision - 1);
-    let Some((mantissa, power)) = scientific.split_once('e') else {
-        return scientific;
-    };
-    let power: i32 = power.parse().unwrap_or(0);
-    if power < -4 || power >= precision as i32 {
-        return with_exponent(without_zeros(mantissa), power);
+    let mut text = format!("{value:.*e}", precision - 1);
+    let (point, power) = cut_power(&mut text);
+    let is_scientific = power < -4 || power >= precision as i32;
+    // The digits are those of either form: there only the point is elsewhere.
+    if !is_scientific {
+        if point < text.len() {
+            text.remove(point);
+        }
+        let first = point - 1;
+        match usize::try_from(power) {
+            Ok(power) if power + 1 < precision => text.insert(first + 1 + power, '.'),
+            Ok(_) => {}
+            Err(_) => text.insert_str(first, &"0.000"[..1 + power.unsigned_abs() as usize]),
+        }
     }
-    let decimals = (precision as i32 - 1 - power).unsigned_abs() as usize;
-    without_zeros(&format!("{value:.decimals$}")).to_owned()
+    if text.contains('.') {
+        text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
+    }
+    if is_scientific {
+        put_power(&mut text, power);
+    }
+    text
 }
 
 /// `%.*e`: one digit, point, `precision` digits, and an exponent of two digits at least.
@@ -63,13 +75,11 @@ pub fn exponential(value: f64, precision: usize) -> String {
         return special(value).to_owned();
     }
     let digits = precision.min(MOST_DIGITS);
-    let scientific = format!("{value:.digits$e}");
-    match scientific.split_once('e') {
-        Some((mantissa, power)) => {
-            with_exponent(&with_zeros(mantissa, precision - digits), power.parse().unwrap_or(0))
-        }
-        None => scientific,
-    }
+    let mut text = format!("{value:.digits$e}");
+    let (_, power) = cut_power(&mut text);
+    text.extend(std::iter::repeat_n('0', precision - digits));
+    put_power(&mut text, power);
+    text
 }
 
 /// `%.*f`.
@@ -97,13 +107,21 @@ fn special(value: f64) -> &'static str {
     }
 }
 
-fn with_exponent(mantissa: &str, power: i32) -> String {
-    let sign = if power < 0 { '-' } else { '+' };
-    format!("{mantissa}e{sign}{:02}", power.unsigned_abs())
+/// Takes the exponent off a number in the form of `{:e}`: where its point is, or would be, and the exponent.
+fn cut_power(text: &mut String) -> (usize, i32) {
+    let mantissa = text.find('e').unwrap_or(text.len());
+    let power = text.get(mantissa + 1..).and_then(|power| power.parse().ok()).unwrap_or(0);
+    text.truncate(mantissa);
+    (text.find('.').unwrap_or(mantissa), power)
 }
 
-fn without_zeros(digits: &str) -> &str {
-    if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
+/// An exponent as C has it: a sign, and two digits at least.
+fn put_power(text: &mut String, power: i32) {
+    text.push_str(if power < 0 { "e-" } else { "e+" });
+    if power.unsigned_abs() < 10 {
+        text.push('0');
+    }
+    text.push_str(&power.unsigned_abs().to_string());
 }
 
 /// The rest after white space as `isspace(3)` has it.

@@ -1,13 +1,10 @@
 //! Numbers with a point, in columns: four digits or so, whatever their size (`docs/pcp/tools.md` 5.6).
 
-use pcp_model::c_number::fixed;
+use pcp_model::c_number::{exponential, fixed};
 
-/// A number in a column, its blanks included: so that points are about below each other, numbers that take less
+/// Puts a number into a column, its blanks included: so that points are about below each other, numbers that take less
 /// digits have blanks after them.
-pub(super) fn real(value: f64, width: usize, counter: bool) -> String {
-    if counter && value < 0.0 {
-        return fallen(width);
-    }
+pub(super) fn put_real(value: f64, width: usize, line: &mut Vec<u8>) {
     let (digits, after) = if value.is_nan() {
         ("nan.".to_owned(), 4)
     } else if value.is_infinite() {
@@ -28,8 +25,14 @@ pub(super) fn real(value: f64, width: usize, counter: bool) -> String {
     } else {
         (fixed(value, 0) + ".", 4)
     };
-    let width = width.saturating_sub(after);
-    format!("{digits:>width$}{:after$}", "")
+    put_right(&digits, width.saturating_sub(after), line);
+    line.resize(line.len() + after, b' ');
+}
+
+/// Puts text that has no more than ASCII at the right of a column.
+pub(super) fn put_right(text: &str, width: usize, line: &mut Vec<u8>) {
+    line.resize(line.len() + width.saturating_sub(text.len()), b' ');
+    line.extend_from_slice(text.as_bytes());
 }
 
 /// What stands in a column for the rate of a counter that has fallen.
@@ -39,12 +42,20 @@ pub(super) fn fallen(width: usize) -> String {
 
 /// `%.3E`.
 fn upper(value: f64) -> String {
-    pcp_model::c_number::exponential(value, 3).to_uppercase()
+    let mut text = exponential(value, 3);
+    text.make_ascii_uppercase();
+    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn real(value: f64, width: usize) -> String {
+        let mut line = Vec::new();
+        put_real(value, width, &mut line);
+        String::from_utf8(line).expect("digits and blanks")
+    }
 
     #[test]
     fn sizes_have_their_forms() {
@@ -62,9 +73,9 @@ mod tests {
             (f64::NEG_INFINITY, "        -INF"),
             (-0.0, "     -0.0   "),
         ] {
-            assert_eq!(real(value, 12, false), text, "{value}");
+            assert_eq!(real(value, 12), text, "{value}");
         }
-        assert_eq!(real(-0.5, 4, true), "   !");
-        assert_eq!(real(f64::NAN, 9, false), " nan.    ");
+        assert_eq!(fallen(4), "   !");
+        assert_eq!(real(f64::NAN, 9), " nan.    ");
     }
 }

@@ -6,7 +6,7 @@ use pcp_model::{Desc, InDom, Inst, PrintOptions, Semantics, Timestamp, Value, Va
 use pcp_pdu::{ValueRef, ValuesRef};
 
 use super::rate::{self, number as as_number};
-use super::real::{self, real};
+use super::real::{self, put_real, put_right};
 use super::style::Style;
 use super::subject::all_instances;
 use crate::tool::{Clock, Out, put};
@@ -243,19 +243,17 @@ impl Table {
     }
 
     fn value(&self, value: &Value, clock: &Clock, line: &mut Vec<u8>) {
-        let text = match value {
-            // Whole numbers and text are printed as everywhere; numbers with a point have PCP's rules for columns.
-            Value::Float(_) | Value::Double(_) => {
-                let v = as_number(value).unwrap_or_default();
-                match self.precision {
-                    Some(_) if self.counter && v < 0.0 => real::fallen(self.width),
-                    Some(digits) => format!("{:>1$}", c_number::fixed(v, digits), self.width),
-                    None => real(v, self.width, self.counter),
-                }
+        // Whole numbers and text are printed as everywhere; numbers with a point have PCP's rules for columns.
+        if !matches!(value, Value::Float(_) | Value::Double(_)) {
+            return print_value(value, self.squash, |seconds| clock.utc_offset(seconds), line);
+        }
+        let v = as_number(value).unwrap_or_default();
+        match self.precision {
+            _ if self.counter && v < 0.0 => {
+                line.extend_from_slice(self.style.warning(&real::fallen(self.width)).as_bytes());
             }
-            _ => return print_value(value, self.squash, |seconds| clock.utc_offset(seconds), line),
-        };
-        let text = if text.ends_with('!') { self.style.warning(&text) } else { text };
-        line.extend_from_slice(text.as_bytes());
+            Some(digits) => put_right(&c_number::fixed(v, digits), self.width, line),
+            None => put_real(v, self.width, line),
+        }
     }
 }
