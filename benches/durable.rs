@@ -92,11 +92,11 @@ fn agent_cpu(settings: &str, data: &[u8]) -> (Duration, u64) {
     )
 }
 
-/// The CPU time of writing so many bytes to a new file, a batch of the agent's each time.
+/// The CPU time of writing so many bytes to a new file, as many at a time as the agent writes when it has much to write.
 fn write_cpu(bytes: u64) -> Duration {
     let dir = tempfile::tempdir().expect("a directory");
     let mut file = File::create(dir.path().join("bytes")).expect("the directory is ours");
-    let (piece, mut left) = (vec![0x5a; 64 << 10], bytes);
+    let (piece, mut left) = (vec![0x5a; 256 << 10], bytes);
     let before = thread_cpu();
     while left > 0 {
         let now = left.min(piece.len() as u64);

@@ -13,6 +13,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
@@ -20,9 +21,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use byteorder::BigEndian;
-use common::clock::children_cpu;
-use common::{Figure, Goal, Row, Times, race, rounds};
+use common::clock::{children_cpu, thread_cpu};
+use common::{Figure, Goal, Row, Times, floor, race, rounds};
 use jumpseat::archive::{Archive, Step};
+use jumpseat::client::Context;
 use jumpseat::event::{ArrayKind, ArrayReader};
 use jumpseat::model::ValueType;
 use jumpseat::pdu::{ValueRef, ValuesRef};
@@ -140,6 +142,24 @@ fn compare(ours: &BTreeMap<String, Content>, theirs: &BTreeMap<String, Content>)
     }
 }
 
+/// Processor time of the program's start, and of fetching as often and writing the answers to a file as they come.
+fn bytes_alone(host: &str, names: &[String], to: &Path) -> Duration {
+    let mut context = Context::host(host).expect("pmcd listens");
+    let below: Vec<String> =
+        names.iter().flat_map(|name| context.traverse(name).expect("pmcd knows it")).collect();
+    let found = context.lookup_names(&below.iter().map(String::as_str).collect::<Vec<_>>());
+    let pmids =
+        found.expect("pmcd answers").into_iter().map(|pmid| pmid.expect("it was just there")).collect();
+    let mut bytes = floor::Bytes::fetching(TcpStream::connect(host).expect("pmcd listens"), pmids);
+    let mut file = fs::File::create(to).expect("the directory is ours");
+    let before = thread_cpu();
+    for _ in 0..SAMPLES {
+        std::thread::sleep(Duration::from_millis(20));
+        file.write_all(bytes.fetch()).expect("the disk has room");
+    }
+    thread_cpu() - before + floor::start(seat::JUMPSEAT, &["record", "--version"])
+}
+
 fn record(pmcd: &PrivatePmcd, what: &str, names: &[String]) {
     let dir = tempfile::tempdir().expect("a directory");
     let (sizes, turn) = (RefCell::new([0; 2]), RefCell::new(0));
@@ -186,12 +206,16 @@ fn record(pmcd: &PrivatePmcd, what: &str, names: &[String]) {
         }
         took
     };
-    let [ours, theirs] = race(rounds(10), [&mut || run(0), &mut || run(1)]);
+    let mut least = || bytes_alone(&host, names, &dir.path().join("bytes"));
+    let [ours, theirs, least] = race(rounds(10), [&mut || run(0), &mut || run(1), &mut least]);
     let ms = |times: &Times| Figure::time(times, 1.0, 1e-3, "ms of CPU");
     Row::new(format!("record {SAMPLES} samples of {what}"), ms(&ours))
         .peer("pmlogger", ms(&theirs))
         .goal(Goal::Ratio(GOAL))
         .headline()
+        .print();
+    Row::new(format!("record {SAMPLES} samples of {what}"), ms(&ours))
+        .peer("its start, and receiving and writing the bytes", ms(&least))
         .print();
     // Where events come, as many are in an archive as came while it was written.
     let bytes = |which: usize| {

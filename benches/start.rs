@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 mod common;
 use common::clock::resident_kib;
-use common::{Figure, Goal, Row, Times};
+use common::{Figure, Goal, Row, Times, floor};
 
 const AGENT: &str = env!("CARGO_BIN_EXE_pmdajumpseat");
 const PEER: &str = "/var/lib/pcp/pmdas/sample/pmdasample";
@@ -185,6 +185,8 @@ fn main() -> std::io::Result<()> {
     let (little, all, theirs) = (ours("jumpseat.toml"), ours("all.toml"), common("sample.log"));
     let programs: [Contender<'_>; 3] = [(AGENT, &little), (AGENT, &all), (PEER, &theirs)];
     let times = race(&programs, common::rounds(ROUNDS))?;
+    let version = || common::time(|| _ = floor::start(AGENT, &["--version"]));
+    let version = Times::of((0..common::rounds(ROUNDS)).map(|_| version()).collect());
     let kept = memory(&programs)?;
     let resident = |at: usize| mib(&kept[at], |memory| memory.resident);
     let private = |at: usize| mib(&kept[at], |memory| memory.private);
@@ -194,6 +196,9 @@ fn main() -> std::io::Result<()> {
             .peer("pmdasample", ms(&times[2]))
             .goal(Goal::Ratio(1.0))
             .headline()
+            .print();
+        Row::new(format!("start until the first answer, {what}"), ms(&times[at]))
+            .peer("the same program from start to end with --version", ms(&version))
             .print();
         Row::new(format!("resident memory when idle, {what}"), resident(at))
             .peer("pmdasample", resident(2))

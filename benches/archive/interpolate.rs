@@ -5,7 +5,7 @@ use jumpseat::model::{Pmid, Profile, Timestamp};
 use jumpseat::pdu::Fetched;
 use support::CPeer;
 
-use crate::common::{Figure, Goal, Row, Times, race, rounds};
+use crate::common::{Figure, Goal, Row, Times, floor, race, rounds};
 use crate::made::{START, desc};
 use crate::{GOAL, ORACLE, answer, cpu};
 
@@ -43,7 +43,9 @@ pub(crate) fn interpolate(name: &str, records: u32) {
             peer.ask(&format!("mode 1 {} {} {sec} {nsec}", begin.sec, begin.nsec));
             answer(&peer.ask(&format!("time {points}{list}")), points)
         };
-        let [ours, default, peer] = race(rounds(10), [&mut || ours(false), &mut || ours(true), &mut theirs]);
+        let mut read = || floor::read_archive(name);
+        let [ours, default, peer, read] =
+            race(rounds(10), [&mut || ours(false), &mut || ours(true), &mut theirs, &mut read]);
         let what = format!("{WANTED} metrics at {points} times, {what}");
         let rate = |times: &Times| Figure::rate(times, points.into(), "samples/s");
         Row::new(format!("{what}, by libpcp's rule"), rate(&ours))
@@ -53,6 +55,9 @@ pub(crate) fn interpolate(name: &str, records: u32) {
         Row::new(format!("{what}, as by default"), rate(&default))
             .peer("libpcp", rate(&peer))
             .goal(Goal::Ratio(GOAL))
+            .print();
+        Row::new(format!("{what}, as by default"), rate(&default))
+            .peer("reading the archive's bytes, nothing else", rate(&read))
             .print();
     }
 }

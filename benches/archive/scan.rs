@@ -10,7 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 use support::CPeer;
 
 use crate::common::clock::children_cpu;
-use crate::common::{Figure, Goal, Row, Times, race, rounds};
+use crate::common::{Figure, Goal, Row, Times, floor, race, rounds};
 use crate::made::START;
 use crate::{GOAL, ORACLE, answer, cpu};
 
@@ -48,6 +48,11 @@ pub(crate) fn scan(name: &str, records: u32) {
             .headline()
             .print();
     }
+    let [took, floor] = race(rounds(10), [&mut ours[1], &mut || floor::read_archive(name)]);
+    let rate = |times: &Times| Figure::rate(times, records.into(), "records/s");
+    Row::new("scan of 128 MB, records and all their values", rate(&took))
+        .peer("reading its bytes, nothing else", rate(&floor))
+        .print();
     scale(name, records, sum);
     let mut dump = || {
         let before = children_cpu();

@@ -15,7 +15,7 @@ pub(crate) mod seat;
 use seat::JUMPSEAT;
 
 use crate::common::clock::children_cpu;
-use crate::common::{Figure, Goal, Row, Times, race, rounds};
+use crate::common::{Figure, Goal, Row, Times, floor, race, rounds};
 use crate::made::METRICS;
 use crate::scan::{numbers, read_all};
 
@@ -26,10 +26,13 @@ const TAKEN: u32 = 20;
 
 pub(crate) fn run(dir: &Path, name: &str, records: u32) {
     let metric = "bench.m6";
-    print("val", "pmval", &["-a", name, "-t", "1min", metric], "val -t 1min of one metric over all of 1 GB");
-    print("val", "pmval", &["-U", name, metric], "val -U of one metric over all of 1 GB");
-    print("info", "pminfo", &["-f", "-a", name], "info -f of 200 metrics of 1 GB");
-    print("info", "pminfo", &["-f", "-O", "-10sec", "-a", name], "info -f near the end of 1 GB");
+    let read: Floor<'_> = ("reading its bytes, nothing else", &|| floor::read_archive(name));
+    let start: Floor<'_> = ("info --version, its start", &|| floor::start(JUMPSEAT, &["info", "--version"]));
+    let (one, raw) = (["-a", name, "-t", "1min", metric], ["-U", name, metric]);
+    print("val", "pmval", &one, "val -t 1min of one metric over all of 1 GB", read);
+    print("val", "pmval", &raw, "val -U of one metric over all of 1 GB", read);
+    print("info", "pminfo", &["-f", "-a", name], "info -f of 200 metrics of 1 GB", start);
+    print("info", "pminfo", &["-f", "-O", "-10sec", "-a", name], "info -f near the end of 1 GB", start);
     let some: Vec<String> = (0..TAKEN).map(|n| format!("bench.m{}", n * METRICS / TAKEN)).collect();
     copy(dir, name, records, Some(&some), &format!("record -U, {TAKEN} of {METRICS} metrics out of 1 GB"));
     copy(dir, name, records, None, "record -U, a copy of 1 GB");
@@ -44,8 +47,11 @@ fn output(command: &mut Command) -> (Vec<u8>, Duration) {
     (output.stdout, took)
 }
 
+/// What of a job cannot be done without, and its processor time.
+type Floor<'a> = (&'a str, &'a dyn Fn() -> Duration);
+
 /// A tool that prints against PCP's, both with the same arguments.
-fn print(tool: &str, peer: &str, args: &[&str], what: &str) {
+fn print(tool: &str, peer: &str, args: &[&str], what: &str, floor: Floor<'_>) {
     let text = RefCell::new(None);
     let run = |command: &mut Command| {
         let (printed, took) = output(command.args(args));
@@ -56,8 +62,9 @@ fn print(tool: &str, peer: &str, args: &[&str], what: &str) {
         took
     };
     let ours = &mut || run(Command::new(JUMPSEAT).arg(tool));
-    let [ours, theirs] = race(rounds(10), [ours, &mut || run(&mut Command::new(peer))]);
-    row(what, &ours, peer, &theirs);
+    let (least, mut floor) = floor;
+    let times = race(rounds(10), [ours, &mut || run(&mut Command::new(peer)), &mut floor]);
+    rows(what, &times, [peer, least]);
 }
 
 /// Copies what is wanted of an archive, as it is.
@@ -92,11 +99,17 @@ fn copy(dir: &Path, name: &str, records: u32, wanted: Option<&[String]>, what: &
         }
         run(command.arg(name).arg(&base))
     };
-    let [ours, theirs] = race(rounds(3), [&mut ours, &mut theirs]);
-    row(what, &ours, "pmlogextract", &theirs);
+    let (least, mut floor): (_, &mut dyn FnMut() -> Duration) = match wanted {
+        Some(_) => ("reading its bytes, nothing else", &mut || floor::read_archive(name)),
+        None => ("reading and writing its bytes", &mut || floor::copy_archive(name, &dir.join("bytes"))),
+    };
+    let times = race(rounds(3), [&mut ours, &mut theirs, &mut floor]);
+    rows(what, &times, ["pmlogextract", least]);
 }
 
-fn row(what: &str, ours: &Times, peer: &str, theirs: &Times) {
+/// Ours against the peer, and against what cannot be done without.
+fn rows(what: &str, [ours, theirs, floor]: &[Times; 3], [peer, least]: [&str; 2]) {
     let ms = |times: &Times| Figure::time(times, 1.0, 1e-3, "ms of CPU");
     Row::new(what, ms(ours)).peer(peer, ms(theirs)).goal(Goal::Ratio(GOAL)).headline().print();
+    Row::new(what, ms(ours)).peer(least, ms(floor)).print();
 }

@@ -10,6 +10,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod clock;
+pub(crate) mod floor;
 pub(crate) mod report;
 
 use std::time::{Duration, Instant};

@@ -23,7 +23,7 @@ use super::interpolated::{Bounds, Held, Moment, Rule, RuleOptions};
 use super::reader::{Archive, Direction, Place, Step};
 use super::record::Record;
 use super::shown::{Shown, time_of};
-use super::tracked::{Along, Far, Metric, QueuedValue, Reached, Slot, alive, along};
+use super::tracked::{Along, Far, Metric, QueuedValue, Slot, alive, along};
 use pcp_model::{PM_IN_NULL, PmError, Pmid, Profile, Timestamp, ValueType};
 use pcp_pdu::{Fetched, LayoutId, ValueRef};
 use tracing::trace;
@@ -340,8 +340,8 @@ impl Interpolator {
                 }
                 let value = rule.hold(value).ok_or_else(|| other_type(set.pmid))?;
                 let reached = slot.read_ahead(QueuedValue { at, after_mark, value }, now, *looked);
-                *queued += usize::from(reached != Reached::Before);
-                if reached == Reached::Next && needs_ahead {
+                *queued += usize::from(reached.is_more);
+                if reached.is_next && needs_ahead {
                     *missing = missing.saturating_sub(1);
                 }
                 Ok(())
@@ -513,7 +513,7 @@ impl Interpolator {
         let mut passed = 0;
         for metric in &mut self.metrics {
             metric.each_current(|slot| {
-                while slot.queue.get(1).is_some_and(|value| value.at <= now) {
+                while slot.queue.second().is_some_and(|value| value.at <= now) {
                     slot.queue.pop_front();
                     passed += 1;
                 }

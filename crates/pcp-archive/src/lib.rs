@@ -55,6 +55,7 @@ mod metadata;
 mod names;
 mod packed;
 mod part;
+mod queue;
 mod reader;
 mod record;
 mod records;

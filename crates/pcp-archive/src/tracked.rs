@@ -3,11 +3,10 @@
 //! Of processes and the like there are thousands of instances in an archive, and some at a time: only those that live, or have values around
 //! the time, are looked at.
 
-use std::collections::VecDeque;
-
 use rustc_hash::FxHashMap;
 
 use super::interpolated::{Held, Rule, RuleOptions};
+use super::queue::Queue;
 use super::reader::{Archive, Direction};
 use pcp_model::{Desc, InDom, Inst, PM_IN_NULL, Pmid, Timestamp};
 use pcp_pdu::{ValueRef, ValuesRef};
@@ -45,7 +44,7 @@ pub(super) struct Slot {
     /// Within which times it is looked for.
     pub life: (Along, Along),
     /// One not behind the time of the last fetch, if there is one, and those ahead of it.
-    pub queue: VecDeque<QueuedValue>,
+    pub queue: Queue<QueuedValue>,
     /// What the first value beyond the queue is.
     pub far: Option<Far>,
     /// The last value up to where all records have been looked through for values, if that is known.
@@ -63,14 +62,12 @@ pub(super) struct QueuedValue {
 }
 
 /// What a value that was read is to its instance.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reached {
-    /// It took the place of the one before; the queue is as long as it was.
-    Before,
-    /// It is behind others in the queue, or in front of the time asked for.
-    Queued,
+#[derive(Clone, Copy)]
+pub(super) struct Reached {
+    /// The queue is longer by one: it did not take the place of another, and none was passed.
+    pub is_more: bool,
     /// It is the first one at or behind the time asked for: nothing more is missing.
-    Next,
+    pub is_next: bool,
 }
 
 /// A value or the end, and nothing of the instance between the queue and it.
@@ -98,7 +95,7 @@ impl Metric {
             inst,
             wanted: true,
             life,
-            queue: VecDeque::new(),
+            queue: Queue::new(),
             far: None,
             last: Along::MIN,
             is_current: false,
@@ -253,11 +250,16 @@ impl Slot {
         let at = value.at;
         if let Some(back) = self.queue.back_mut().filter(|_| at <= now) {
             *back = value;
-            return Reached::Before;
+            return Reached { is_more: false, is_next: false };
         }
         let is_next = at >= now && self.lacks_next(now, looked);
+        // The one before need not wait until all are passed: with it the new one would be the third in the queue, mostly.
+        let is_passed = self.queue.second().is_some_and(|second| second.at <= now);
+        if is_passed {
+            self.queue.pop_front();
+        }
         self.queue.push_back(value);
-        if is_next { Reached::Next } else { Reached::Queued }
+        Reached { is_more: !is_passed, is_next }
     }
 
     /// Whether a value at or behind `now` is wanted and not known, nor known not to be. All records up to `looked` have been looked through.

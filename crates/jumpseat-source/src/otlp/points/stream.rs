@@ -686,7 +686,7 @@ impl Group {
             .into_iter()
             .filter_map(Option::take)
             .for_each(|series| session.forget(series));
-        self.parts.take().into_iter().flat_map(Parts::all).for_each(|series| session.forget(series));
+        self.parts.take().into_iter().flat_map(|parts| parts.all()).for_each(|series| session.forget(series));
     }
 }
 
@@ -744,8 +744,8 @@ impl Parts {
     }
 
     /// All their series.
-    fn all(self: Box<Parts>) -> impl Iterator<Item = SeriesId> {
-        let Parts { count, sum, min, max, told_scale, cells, .. } = *self;
+    fn all(self) -> impl Iterator<Item = SeriesId> {
+        let Parts { count, sum, min, max, told_scale, cells, .. } = self;
         [count, sum, min, max, told_scale].into_iter().flatten().chain(cells)
     }
 }
