@@ -31,6 +31,7 @@ pub(crate) fn scan(name: &str, records: u32) {
     // Ours are checked when they are read and turned into numbers when they are looked at, libpcp's when they are read.
     let kinds =
         [("records not looked into", "scan", None), ("records and all their values", "sum", Some(GOAL))];
+    let rate = |times: &Times| Figure::rate(times, records.into(), "records/s");
     for (ours, (what, question, goal)) in ours.iter_mut().zip(kinds) {
         let mut theirs = || {
             peer.ask(&format!("mode 2 {START} 0 0 0"));
@@ -41,7 +42,6 @@ pub(crate) fn scan(name: &str, records: u32) {
         };
         let [took, peer] = race(rounds(10), [ours, &mut theirs]);
         let what = format!("scan of 128 MB, {what}");
-        let rate = |times: &Times| Figure::rate(times, records.into(), "records/s");
         Row::new(what, rate(&took))
             .peer("pmFetchArchive", rate(&peer))
             .goal(goal.map(Goal::Ratio))
@@ -49,7 +49,6 @@ pub(crate) fn scan(name: &str, records: u32) {
             .print();
     }
     let [took, floor] = race(rounds(10), [&mut ours[1], &mut || floor::read_archive(name)]);
-    let rate = |times: &Times| Figure::rate(times, records.into(), "records/s");
     Row::new("scan of 128 MB, records and all their values", rate(&took))
         .peer("reading its bytes, nothing else", rate(&floor))
         .print();
@@ -61,7 +60,6 @@ pub(crate) fn scan(name: &str, records: u32) {
         children_cpu() - before
     };
     let [took, peer] = race(2, [&mut ours[1], &mut dump]);
-    let rate = |times: &Times| Figure::rate(times, records.into(), "records/s");
     Row::new("scan of 128 MB, records and all their values", rate(&took))
         .peer("pmdumplog -m, which prints them", rate(&peer))
         .print();

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use jumpseat::model::{Pmid, Profile};
-use jumpseat::pdu::{CredFlags, Creds, Fetch, Pdu, ProfilePdu};
+use jumpseat::pdu::{CredFlags, Creds, Fetch, Pdu, ProfilePdu, kind};
 
 use super::clock::{children_cpu, thread_cpu};
 
@@ -76,6 +76,7 @@ impl<S: Read + Write> Bytes<S> {
     pub(crate) fn fetch(&mut self) -> &[u8] {
         self.pmcd.write_all(&self.fetch).expect("pmcd reads");
         let len = read_pdu(&mut self.pmcd, &mut self.answer);
+        assert_eq!(self.answer[4..8], kind::RESULT.to_be_bytes(), "it is no error");
         &self.answer[..len]
     }
 }
@@ -84,7 +85,9 @@ impl<S: Read + Write> Bytes<S> {
 fn read_pdu(pmcd: &mut impl Read, into: &mut [u8]) -> usize {
     let mut have = 0;
     loop {
-        have += pmcd.read(&mut into[have..]).expect("pmcd answers");
+        let more = pmcd.read(&mut into[have..]).expect("pmcd answers");
+        assert!(more > 0, "pmcd is there, and its answer fits");
+        have += more;
         if let Some((len, _)) = into[..have].split_first_chunk()
             && have >= HEADER
             && have >= u32::from_be_bytes(*len) as usize

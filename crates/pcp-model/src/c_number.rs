@@ -229,6 +229,8 @@ fn hexadecimal(text: &[u8]) -> Option<(f64, &[u8], bool)> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -259,6 +261,28 @@ mod tests {
         assert_eq!(fixed(least, 70_000), fixed(least, 1074) + &"0".repeat(70_000 - 1074));
         assert_eq!(exponential(1.0, 70_000), format!("1.{}e+00", "0".repeat(70_000)));
         assert_eq!(general(0.1, 70_000), general(0.1, 60));
+    }
+
+    proptest! {
+        /// C says what `%g` is by `%e` and `%f`: which of them, with how many digits, and no zeros at the end.
+        #[test]
+        fn general_is_one_of_the_other_forms(bits in any::<u64>(), near in -1e7..1e7, digits in 1_usize..18) {
+            for value in [f64::from_bits(bits), near, near / 1e9, near.trunc()] {
+                prop_assume!(value.is_finite());
+                let scientific = exponential(value, digits - 1);
+                let (mantissa, power) = scientific.split_once('e').expect("it is finite");
+                let number: i32 = power.parse().expect("a number");
+                let trimmed = |text: &str| match text.contains('.') {
+                    true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+                    false => text.to_owned(),
+                };
+                let expected = match (-4..digits as i32).contains(&number) {
+                    true => trimmed(&fixed(value, (digits as i32 - 1 - number).unsigned_abs() as usize)),
+                    false => format!("{}e{power}", trimmed(mantissa)),
+                };
+                prop_assert_eq!(general(value, digits), expected, "{:?}", value);
+            }
+        }
     }
 
     #[test]
