@@ -76,23 +76,30 @@ impl<S: Read + Write> Bytes<S> {
     pub(crate) fn fetch(&mut self) -> &[u8] {
         self.pmcd.write_all(&self.fetch).expect("pmcd reads");
         let len = read_pdu(&mut self.pmcd, &mut self.answer);
-        assert_eq!(self.answer[4..8], kind::RESULT.to_be_bytes(), "it is no error");
+        let code = i32::from_be_bytes(*self.answer[HEADER..].first_chunk().expect("it is longer"));
+        assert_eq!(self.answer[4..8], kind::RESULT.to_be_bytes(), "no values, but error {code}");
         &self.answer[..len]
     }
 }
 
-/// Reads as much as there is, until it is a PDU.
+/// Reads as much as there is, until it is a PDU. What pmcd tells in front of an answer, that names or labels have changed, is no answer.
 fn read_pdu(pmcd: &mut impl Read, into: &mut [u8]) -> usize {
     let mut have = 0;
     loop {
-        let more = pmcd.read(&mut into[have..]).expect("pmcd answers");
-        assert!(more > 0, "pmcd is there, and its answer fits");
-        have += more;
-        if let Some((len, _)) = into[..have].split_first_chunk()
-            && have >= HEADER
-            && have >= u32::from_be_bytes(*len) as usize
-        {
-            return have;
+        let word = |at: usize| into[..have].get(at..)?.first_chunk().map(|word| i32::from_be_bytes(*word));
+        match (word(0).map(|len| len as usize), word(4), word(HEADER)) {
+            (Some(len), Some(kind), Some(code)) if len <= have => {
+                if kind as u32 != kind::ERROR || code <= 0 {
+                    return len;
+                }
+                into.copy_within(len..have, 0);
+                have -= len;
+            }
+            _ => {
+                let more = pmcd.read(&mut into[have..]).expect("pmcd answers");
+                assert!(more > 0, "pmcd is there, and its answer fits");
+                have += more;
+            }
         }
     }
 }
