@@ -63,7 +63,9 @@ fn services_of_the_python_sdk_are_a_map() {
 
 #[test]
 fn calls_from_lines_outlive_the_agent_by_number_and_losses_are_counted() {
-    let (mut pmcd, seat) = start("[service_map]\nenabled = true\nwait = \"1s\"\nmax_edges = 2\n");
+    // Both ends of a call are fed by processes of their own, between which a busy machine may take seconds.
+    let [long, short] = ["wait = \"1h\"", "wait = \"1s\""];
+    let (mut pmcd, seat) = start(&format!("[service_map]\nenabled = true\n{long}\nmax_edges = 2\n"));
     let send = |source: &str, text: &str| {
         seat.feed(["--source", source], text).ok();
     };
@@ -87,13 +89,19 @@ fn calls_from_lines_outlive_the_agent_by_number_and_losses_are_counted() {
     assert_eq!(value(&pmcd, "service.skewed", "a->b"), Some(1.0));
     assert_eq!(value(&pmcd, "service.time", "a->b"), Some(400e6));
     assert_eq!(value(&pmcd, "service.called_time", "a->b"), Some(200e6));
+    // Three without the other end, two callers.
+    eventually("all ends", || (single(&pmcd, "service.pending") == Some(3 + 2)).then_some(()));
     // Those whose other side does not come: `b` is a server, and so calls nobody.
+    let config = fs::read_to_string(seat.config()).expect("it is there");
+    fs::write(seat.config(), config.replace(long, short)).expect("writable");
+    pmcd.run("pmstore", ["jumpseat.control.reload", "1"]).ok();
     eventually("nobody to come", || {
         (single(&pmcd, "service.orphans") == Some(2) && single(&pmcd, "service.unanswered") == Some(1))
             .then_some(())
     });
     assert_eq!((single(&pmcd, "service.pending"), single(&pmcd, "service.overflow")), (Some(0), Some(0)));
     let before = number(&pmcd);
+    fs::write(seat.config(), &config).expect("writable");
     pmcd.restart();
     pmcd.wait_ready("jumpseat");
     seat.wait_for_socket();
