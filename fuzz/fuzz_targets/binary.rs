@@ -28,10 +28,16 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         let mut intake = Intake::new(1, None, shared);
         let arrived = Timestamp::new(1_800_000_000, 0);
         let mut replies = Vec::new();
-        let used = intake.feed(data, arrived, shared, &mut replies);
+        let mut rest = data;
+        loop {
+            rest = &rest[intake.feed(rest, arrived, shared, &mut replies)..];
+            if !intake.is_held() {
+                break;
+            }
+        }
         shared.lanes.flush();
         intake.acknowledge(shared, &mut replies);
-        intake.finish(&data[used..], arrived, shared, &mut replies);
+        intake.finish(rest, arrived, shared, &mut replies);
         intake.leave(shared);
     });
 });

@@ -1,4 +1,5 @@
-//! A file of rings with a table of chunks, and frames before its connection ends: the first bytes say how long the frames are.
+//! A file of rings with a table of chunks, and frames before its connection ends, which may have chunks read: the first bytes say how
+//! long the frames are.
 #![no_main]
 
 use std::cell::RefCell;
@@ -66,7 +67,13 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         chunk::put_rings(&mut input, 1);
         input.extend_from_slice(frames);
         intake.descriptor(file(chunks, sites, rings), shared);
-        intake.feed(&input, arrived, shared, &mut replies);
+        let mut rest = &input[..];
+        loop {
+            rest = &rest[intake.feed(rest, arrived, shared, &mut replies)..];
+            if !intake.is_held() {
+                break;
+            }
+        }
         if intake.inherits(shared) {
             while intake.take_over(arrived, shared, &mut replies) {}
         }

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use jumpseat_wire::ring::chunk::{self, Part};
-use jumpseat_wire::ring::merge::{MAX_MISSED, Merge, Run, counted};
-use jumpseat_wire::ring::message::whole;
+use jumpseat_wire::ring::chunk::{self, MAX_READ, Part};
+use jumpseat_wire::ring::merge::{MAX_MISSED, Merge, Run};
 use jumpseat_wire::ring::thread::Thread;
 use jumpseat_wire::ring::{MAX_CHUNK, MAX_MESSAGE, MAX_SLOTS};
 
-use crate::ring::Ring;
+use crate::ring::{Measured, Ring};
 use crate::shared::Shared;
 
 /// Bytes taken at a time, of all rings together, unless there are very many.
@@ -28,26 +27,25 @@ pub(crate) struct Chunk {
     of_rings: chunk::Chunk,
     /// Whose parts they are.
     rings: Vec<Option<Arc<Ring>>>,
+    /// The agent is to read it by itself.
+    pub is_handed_over: bool,
 }
 
 impl Chunk {
-    /// Takes what there is now, into `bytes`; its items have numbers from `first` on. `None`: there is nothing. And whether
-    /// that is all.
+    /// Takes what there is now; its items have numbers from `first` on. `None`: there is nothing. And whether that is all.
     pub(crate) fn take(
         in_file: bool,
         first: u64,
         rings: &[Arc<Ring>],
         shared: &Shared,
-        bytes: &mut Vec<u8>,
     ) -> (Option<Chunk>, bool) {
-        bytes.clear();
         let of_rings = chunk::Chunk { first, ..chunk::Chunk::default() };
-        let mut chunk = Chunk { in_file, of_rings, rings: Vec::new() };
+        let mut chunk = Chunk { in_file, of_rings, rings: Vec::new(), is_handed_over: false };
         let mine: Vec<_> = rings.iter().filter(|ring| (ring.slot != 0) == in_file).collect();
         let most = (TAKE / (mine.len() as u64).max(1)).clamp(OF_RING.0, OF_RING.1);
         let mut all = true;
         for ring in mine {
-            all &= chunk.add(ring, most, bytes);
+            all &= chunk.add(ring, most);
         }
         if shared.file().is_some() == in_file {
             let (lost, told) = (shared.lost().load(Ordering::Acquire), shared.sent_told());
@@ -59,18 +57,15 @@ impl Chunk {
         ((chunk.of_rings.count > 0).then_some(chunk), all)
     }
 
-    fn add(&mut self, ring: &Arc<Ring>, most: u64, bytes: &mut Vec<u8>) -> bool {
+    fn add(&mut self, ring: &Arc<Ring>, most: u64) -> bool {
         // Before the ring is looked into: messages that were lost later come after what is in it.
         let lost = ring.lost();
-        let ((from, to), before, start) = (ring.unsent(), ring.sent_told(), bytes.len());
-        ring.copy(from, to.min(from + most), bytes);
-        let (len, _) = whole(&bytes[start..]);
-        bytes.truncate(start + len);
-        let (count, after) = counted(&bytes[start..], before);
-        let all = from + len as u64 == to;
+        let ((from, to), before) = (ring.unsent(), ring.sent_told());
+        let Measured { end, count, told: after } = ring.measure(from, to.min(from + most), before);
+        let all = end == to;
         let lost = if all { after.max(lost.min(after + MAX_MISSED)) } else { after };
-        if len > 0 || lost != before {
-            let part = Part { slot: ring.slot, from, to: from + len as u64, told: before, lost };
+        if end > from || lost != before {
+            let part = Part { slot: ring.slot, from, to: end, told: before, lost };
             self.push(part, count + (lost - before), Some(Arc::clone(ring)));
         }
         all
@@ -104,7 +99,12 @@ impl Chunk {
         }
     }
 
-    /// Takes its messages out of the rings once more.
+    /// Whether an agent that reads rings can read it.
+    pub(crate) fn is_readable(&self) -> bool {
+        self.in_file && self.of_rings.bytes() <= MAX_READ
+    }
+
+    /// Takes its messages out of the rings.
     pub(crate) fn read(&self, bytes: &mut Vec<u8>) {
         bytes.clear();
         for (part, ring) in self.of_rings.parts.iter().zip(&self.rings) {

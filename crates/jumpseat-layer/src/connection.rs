@@ -4,15 +4,15 @@ use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
 use jumpseat_wire::encode::Encoder;
-use jumpseat_wire::ring::chunk::put_rings;
+use jumpseat_wire::ring::chunk::{put_chunk, put_rings};
 use jumpseat_wire::ring::transcribe::Transcriber;
-use jumpseat_wire::{COMMITTED, KNOWN, frame, varint};
+use jumpseat_wire::{COMMITTED, KNOWN, READ, frame, varint};
 
 use crate::memory::RingFile;
 use crate::target::{Stream, Target};
 
 /// Bytes of answers that are read at a time. Half an answer is no longer.
-const READ: usize = 4096;
+const ANSWERS: usize = 4096;
 
 /// A connection to the agent.
 pub(crate) struct Connection {
@@ -24,6 +24,8 @@ pub(crate) struct Connection {
     pub committed: u64,
     /// What was committed before this connection.
     known: u64,
+    /// The agent reads chunks by itself: those below this number it has read.
+    read: Option<u64>,
     /// How long the agent may take to read, and to answer.
     patience: Duration,
     /// What the agent said and is not read yet.
@@ -50,6 +52,7 @@ impl Connection {
             position: first,
             committed: first - 1,
             known: first - 1,
+            read: None,
             patience: target.patience(),
             answers: Vec::new(),
         };
@@ -78,6 +81,24 @@ impl Connection {
         Ok(connection)
     }
 
+    /// Whether the agent reads chunks by itself.
+    pub(crate) fn has_reader(&self) -> bool {
+        self.read.is_some()
+    }
+
+    /// Whether the agent has read this chunk, if it was to do so.
+    pub(crate) fn has_read(&self, chunk: u64) -> bool {
+        self.read.is_some_and(|read| chunk < read)
+    }
+
+    /// Has the agent read a chunk, behind which items have this number.
+    pub(crate) fn hand_over(&mut self, chunk: u64, next: u64) -> io::Result<()> {
+        let mut frame = Vec::new();
+        put_chunk(&mut frame, chunk);
+        self.position = next;
+        self.write(&frame)
+    }
+
     /// Whether something was committed on this connection.
     pub(crate) fn has_progress(&self) -> bool {
         self.committed > self.known
@@ -93,7 +114,7 @@ impl Connection {
     /// # Errors
     /// The connection is at its end.
     pub(crate) fn read(&mut self, wait: Option<Duration>) -> io::Result<()> {
-        let mut buffer = [0; READ];
+        let mut buffer = [0; ANSWERS];
         let read = match wait {
             Some(wait) => self.stream.read_within(wait, &mut buffer),
             None => self.stream.read_now(&mut buffer),
@@ -104,11 +125,7 @@ impl Connection {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(error) => return Err(error),
         }
-        while let Some((kind, number)) = self.answer()? {
-            if kind == COMMITTED {
-                self.committed = self.committed.max(number);
-            }
-        }
+        while self.answer()?.is_some() {}
         Ok(())
     }
 
@@ -136,7 +153,7 @@ impl Connection {
             if Instant::now() >= until {
                 return Err(silent());
             }
-            let mut buffer = [0; READ];
+            let mut buffer = [0; ANSWERS];
             match self.stream.read_within(self.patience, &mut buffer).map_err(late)? {
                 0 => return Err(ended()),
                 len => self.answers.extend_from_slice(&buffer[..len]),
@@ -144,7 +161,7 @@ impl Connection {
         }
     }
 
-    /// The next whole answer: its kind, and the number that it begins with.
+    /// Takes in the next whole answer: its kind, and the number that it begins with.
     fn answer(&mut self) -> io::Result<Option<(u8, u64)>> {
         let Some((kind, payload, len)) = frame(&self.answers) else {
             // No answer is as long: what speaks here is no agent.
@@ -152,6 +169,11 @@ impl Connection {
         };
         let number = varint(payload).map_or(0, |(number, _)| number);
         self.answers.drain(..len);
+        match kind {
+            COMMITTED => self.committed = self.committed.max(number),
+            READ => self.read = self.read.max(Some(number)),
+            _ => {}
+        }
         Ok(Some((kind, number)))
     }
 }

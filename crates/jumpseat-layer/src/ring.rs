@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use jumpseat_wire::ring::message::head;
+use jumpseat_wire::ring::message::{head, read_head};
 use jumpseat_wire::ring::thread::Thread;
 use jumpseat_wire::ring::{AREA, MAX_MESSAGE, slot};
 
@@ -102,6 +102,28 @@ impl Ring {
         written == self.taken() && self.lost() == self.words[slot::TOLD].load(Ordering::Relaxed)
     }
 
+    /// The messages from a position on that end at `to` at the latest. `told`: how many lost ones were told before.
+    pub(crate) fn measure(&self, from: u64, to: u64, told: u64) -> Measured {
+        let words = self.ring();
+        let mut measured = Measured { end: from, count: 0, told };
+        while measured.end < to {
+            let (length, lost) = read_head(self.word(words, measured.end / WORD));
+            let end = measured.end + length;
+            if end > to || length == 0 {
+                break;
+            }
+            let lost = lost.wrapping_sub(measured.told as u32);
+            measured =
+                Measured { end, count: measured.count + 1, told: measured.told.wrapping_add(lost.into()) };
+        }
+        measured
+    }
+
+    #[inline]
+    fn word(&self, words: &[AtomicU64], at: u64) -> u64 {
+        words[at as usize & (words.len() - 1)].load(Ordering::Relaxed)
+    }
+
     /// Appends what is between two positions.
     pub(crate) fn copy(&self, from: u64, to: u64, out: &mut Vec<u8>) {
         let words = self.ring();
@@ -156,6 +178,17 @@ fn take(words: &[AtomicU64], out: &mut Vec<u8>) {
     let (blocks, rest) = words.as_chunks::<8>();
     blocks.iter().for_each(|block| out.extend_from_slice(block.each_ref().map(bytes).as_flattened()));
     rest.iter().for_each(|word| out.extend_from_slice(&bytes(word)));
+}
+
+/// Whole messages of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Measured {
+    /// Where they end.
+    pub end: u64,
+    /// How many they are.
+    pub count: u64,
+    /// How many lost messages are told after all of them.
+    pub told: u64,
 }
 
 /// Where the thread of a ring is, in words.
@@ -260,6 +293,14 @@ mod tests {
             let ((from, to), mut out) = (ring.unsent(), Vec::new());
             ring.copy(from, to, &mut out);
             assert_eq!(out, [&message[..], &message[..], &message[..]].concat());
+            let (told, length) = (ring.lost() - 1, message.len() as u64);
+            let all = Measured { end: to, count: 3, told: round };
+            assert_eq!(ring.measure(from, to, told.saturating_sub(1)), all);
+            assert_eq!(
+                ring.measure(from, from + length, round),
+                Measured { end: from + length, count: 1, ..all }
+            );
+            assert_eq!(ring.measure(from, from + length - 8, round), Measured { end: from, count: 0, ..all });
             assert!(!ring.is_sent() && !ring.is_empty());
             ring.set_sent(to, ring.lost());
             // Until it is acknowledged there is no room.

@@ -1,7 +1,8 @@
 //! The thread that sends what is in the rings of the traced threads.
 //!
-//! It takes everything there is, a chunk at a time, puts it in the order of time, and writes it to the agent's ingest socket in
-//! the binary framing, with numbers. A chunk stays in the rings until the agent says that it is committed; if the connection
+//! It takes everything there is, a chunk at a time, and has the agent of this machine read it out of the rings' file. For an agent
+//! that does not, or is elsewhere, it puts the chunk in the order of time, and writes it to the agent's ingest socket in the binary
+//! framing, with numbers. A chunk stays in the rings until the agent says that it is committed; if the connection
 //! breaks, the next one begins with the first that is not. While there is no connection the rings fill, and what does not fit
 //! is counted where it was lost.
 //!
@@ -216,9 +217,22 @@ impl Writer {
     /// Makes room in rings that are nearly full at the cost of what was sent and is not acknowledged yet: it would be missed
     /// if the agent died now. What does not fit is missed for sure.
     fn relieve(&mut self) {
-        while self.sent > 0 && self.rings.iter().any(|ring| ring.is_tight()) {
+        while self.sent > 0 && self.rings.iter().any(|ring| ring.is_tight()) && self.has_left() {
             self.release_first();
         }
+    }
+
+    /// Whether the agent no longer needs the first chunk to be in the rings.
+    fn has_left(&self) -> bool {
+        let (Some(connection), Some(chunk)) = (&self.connection, self.unacknowledged.front()) else {
+            return false;
+        };
+        !chunk.is_handed_over || connection.has_read(self.number_of(0))
+    }
+
+    /// The number of a chunk that was not acknowledged.
+    fn number_of(&self, place: usize) -> u64 {
+        self.chunks - (self.unacknowledged.len() - place) as u64
     }
 
     fn release_first(&mut self) {
@@ -244,9 +258,6 @@ impl Writer {
         let left: Vec<bool> = self.rings.iter().map(|ring| ring.is_left()).collect();
         let (mut all, mut sent) = (true, false);
         while self.connection.is_some() && self.sent < self.unacknowledged.len() {
-            let mut messages = std::mem::take(&mut self.messages);
-            self.unacknowledged[self.sent].read(&mut messages);
-            self.messages = messages;
             self.send();
             sent = true;
         }
@@ -256,7 +267,7 @@ impl Writer {
                 break;
             }
             let (rings, shared) = (&self.rings, &self.shared);
-            let (chunk, is_all) = Chunk::take(in_file, self.next, rings, shared, &mut self.messages);
+            let (chunk, is_all) = Chunk::take(in_file, self.next, rings, shared);
             all &= is_all;
             if let Some(chunk) = chunk {
                 self.enter(chunk);
@@ -286,17 +297,28 @@ impl Writer {
         self.unacknowledged.push_back(chunk);
     }
 
-    /// Writes out the next chunk, whose messages are there, but for what the agent has already.
+    /// Has the agent read the next chunk, or writes it out, but for what the agent has already.
     fn send(&mut self) {
-        let (Some(connection), Some(chunk)) = (&mut self.connection, self.unacknowledged.get(self.sent))
+        let in_table = self.number_of(self.sent);
+        let (Some(connection), Some(chunk)) = (&mut self.connection, self.unacknowledged.get_mut(self.sent))
         else {
             return;
         };
+        let (first, next) = chunk.numbers();
+        chunk.is_handed_over = connection.has_reader() && chunk.is_readable() && first == connection.position;
+        if chunk.is_handed_over {
+            self.sent += 1;
+            if let Err(error) = connection.hand_over(in_table, next) {
+                self.lose(&error);
+            }
+            return;
+        }
+        chunk.read(&mut self.messages);
         // Copied, so that no thread that meets a new callsite waits for the agent to read.
         self.shared.take_sites(&mut self.sites);
         let (threads, now) = (chunk.threads(), now());
         self.frames.clear();
-        let mut number = chunk.numbers().0;
+        let mut number = first;
         let (mut is_full, mut written) = (false, Ok(()));
         for item in chunk.items(&self.messages, &threads) {
             let numbers = item.numbers();
@@ -351,7 +373,8 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixListener;
 
-    use jumpseat_wire::KNOWN;
+    use jumpseat_wire::ring::chunk::put_read;
+    use jumpseat_wire::{CHUNK, KNOWN, RECORD, frame, put_known};
     use tracing_subscriber::layer::SubscriberExt as _;
 
     use super::*;
@@ -386,5 +409,65 @@ mod tests {
             assert!(start.elapsed() < Duration::from_secs(5), "no trouble is told");
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Waits until it is so.
+    fn until(what: &str, is_so: impl Fn() -> bool) {
+        let start = Instant::now();
+        while !is_so() {
+            assert!(start.elapsed() < Duration::from_secs(20), "{what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn what_an_agent_is_to_read_stays_until_it_has_read_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let socket = dir.path().join("socket");
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        let layer = crate::layer().source("shop").socket(&socket).buffer(4096);
+        let shared = Arc::clone(&layer.shared);
+        let word = |at: usize| shared.file().expect("there is memory").head(at).load(Ordering::Acquire);
+        let subscriber = tracing_subscriber::registry().with(layer);
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!("first");
+            let (mut agent, _) = listener.accept().expect("it connects");
+            let mut said = vec![0; 4096];
+            let len = agent.read(&mut said).expect("its greeting");
+            assert!(len > 0);
+            let mut answer = Vec::new();
+            put_read(&mut answer, 0);
+            put_known(&mut answer, 0);
+            agent.write_all(&answer).expect("it reads");
+            // More than there is room for.
+            let trace = || (0..400).for_each(|number| tracing::info!(number, "more"));
+            until("a second chunk", || {
+                trace();
+                word(head::NEXT) > 1
+            });
+            for _ in 0..10 {
+                trace();
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            assert_eq!(word(head::FIRST), 0, "nobody has read it");
+            agent.set_nonblocking(true).expect("ours");
+            let len = agent.read(&mut said).expect("chunks");
+            let (mut rest, mut chunks) = (&said[..len], Vec::new());
+            while let Some((kind, payload, len)) = frame(rest) {
+                assert_ne!(kind, RECORD);
+                // The rest of its greeting may come first.
+                chunks.extend((kind == CHUNK).then(|| u64::from(payload[0])));
+                rest = &rest[len..];
+            }
+            assert!(chunks.len() > 1 && chunks.iter().copied().eq(0..chunks.len() as u64), "{chunks:?}");
+            answer.clear();
+            put_read(&mut answer, 1);
+            agent.write_all(&answer).expect("it reads");
+            until("room is made of what was read", || {
+                trace();
+                word(head::FIRST) > 0
+            });
+            assert_eq!(word(head::FIRST), 1, "and of nothing else");
+        });
     }
 }

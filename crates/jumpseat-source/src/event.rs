@@ -239,6 +239,34 @@ pub struct Limits {
     pub truncate: bool,
 }
 
+impl Limits {
+    /// Bytes within the limit for fields, cut at a character if so configured, and whether they were. `at`: their place in the input.
+    #[inline]
+    pub(crate) fn bytes<'a>(&self, bytes: &'a [u8], at: usize) -> Result<(&'a [u8], bool), Refusal> {
+        if bytes.len() <= self.max_field {
+            return Ok((bytes, false));
+        }
+        if !self.truncate {
+            return Err(Refusal::at(at, Reason::OversizeField, "a text longer than the limit for fields"));
+        }
+        let mut end = self.max_field;
+        // Not into the middle of a character: what follows the cut must be the first byte of one.
+        while end > 0 && bytes[end] & 0xc0 == 0x80 {
+            end -= 1;
+        }
+        Ok((&bytes[..end], true))
+    }
+}
+
+/// A text. PCP's texts cannot hold a NUL.
+#[inline]
+pub(crate) fn without_nul(text: &[u8], at: usize) -> Result<&[u8], Refusal> {
+    if memchr::memchr(0, text).is_some() {
+        return Err(Refusal::at(at, Reason::Encoding, "a text with a NUL: send it as aggregate"));
+    }
+    Ok(text)
+}
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits::from(&super::SocketConfig::default())

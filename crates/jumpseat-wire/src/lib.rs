@@ -64,6 +64,10 @@ pub const KNOWN: u8 = 0x8b;
 pub const COMMITTED: u8 = 0x8c;
 /// Says that the sender's rings are in the file whose descriptor comes with it ([`ring`]).
 pub const RINGS: u8 = 0x10;
+/// Stands for the RECORD and MISSED frames of a chunk of the sender's rings, which the server reads by itself ([`ring::chunk`]).
+pub const CHUNK: u8 = 0x11;
+/// Answer to [`RINGS`] of a server that reads chunks, with 0, and to each [`CHUNK`]: those below this number were read.
+pub const READ: u8 = 0x90;
 /// Answer to [`SYNC`]: token, accepted, rejected, missed.
 pub const ACK: u8 = 0x85;
 /// The last frame from the server: the summary as JSON text.

@@ -10,10 +10,11 @@ use crate::delivery::{MAX_SENDER_LOSS, Reason};
 use crate::event::{Limits, Refusal};
 use crate::lanes::{Arrival, At, InternedField, LaneId, Lanes, Numbered, Record, TypeSlot};
 use crate::registry::WellKnown;
-use jumpseat_wire::ring::chunk::read_rings;
+use jumpseat_wire::ring::chunk::{read_number, read_rings};
 use jumpseat_wire::severity::Severity;
 use jumpseat_wire::{
-    CLOCK, FIELD, HELLO, MAX_VARINT, MISSED, RECORD, RINGS, SENDER, SOURCE, SYNC, TYPE, USE, flag, varint,
+    CHUNK, CLOCK, FIELD, HELLO, MAX_VARINT, MISSED, RECORD, RINGS, SENDER, SOURCE, SYNC, TYPE, USE, flag,
+    varint,
 };
 use pcp_event::{EventFlags, Param};
 use pcp_model::Timestamp;
@@ -84,6 +85,8 @@ pub(crate) enum Frame {
     Clock(SenderClock),
     /// The descriptor that came with it is that of the sender's rings; this is the connection's number there.
     Rings(u64),
+    /// This chunk of the sender's rings is to be read here.
+    Chunk(u64),
 }
 
 /// The tables of a connection.
@@ -102,8 +105,9 @@ pub(crate) struct Decoder {
     name_bytes: usize,
 }
 
+/// An event type, looked up once.
 #[derive(Debug)]
-struct EventType {
+pub(crate) struct EventType {
     name: Box<[u8]>,
     /// Where it is counted, for the lane it was last seen in.
     slot: Option<(LaneId, TypeSlot)>,
@@ -216,8 +220,8 @@ impl Decoder {
             }
             TYPE => {
                 let id = read.new_id(self.types.len())?;
-                let name = read.name(&mut self.name_bytes)?.as_bytes().into();
-                put(&mut self.types, id, EventType { name, slot: None });
+                let name = read.name(&mut self.name_bytes)?;
+                put(&mut self.types, id, EventType::new(name.as_bytes()));
                 Ok(Frame::Nothing)
             }
             FIELD => {
@@ -250,6 +254,10 @@ impl Decoder {
             RINGS => {
                 let detail = "a RINGS frame of another layout than version 2";
                 read_rings(payload).map(Frame::Rings).ok_or(Refusal::at(0, Reason::Control, detail))
+            }
+            CHUNK => {
+                let detail = "a CHUNK frame has a number, and nothing else";
+                read_number(payload).map(Frame::Chunk).ok_or(Refusal::at(0, Reason::Frame, detail))
             }
             _ => Err(Refusal::at(0, Reason::Frame, "a frame of an unknown kind")),
         }
@@ -360,9 +368,14 @@ fn head<'a>(
 }
 
 impl EventType {
+    /// One of this name.
+    pub(crate) fn new(name: &[u8]) -> EventType {
+        EventType { name: name.into(), slot: None }
+    }
+
     /// Where it is counted in a lane. Remembered for one lane: connections seldom have more.
     #[inline]
-    fn slot(&mut self, lanes: &mut Lanes, lane: LaneId) -> TypeSlot {
+    pub(crate) fn slot(&mut self, lanes: &mut Lanes, lane: LaneId) -> TypeSlot {
         match self.slot {
             Some((of, slot)) if of == lane => slot,
             _ => {

@@ -2,7 +2,7 @@
 
 use crate::clock::Offset;
 use crate::delivery::Reason;
-use crate::event::{Limits, Refusal};
+use crate::event::{Limits, Refusal, without_nul};
 use jumpseat_wire::{MAX_INTERNED, MAX_NAME, MAX_NAME_BYTES, varint};
 use pcp_event::Param;
 use pcp_model::{Timestamp, ValueType};
@@ -165,14 +165,11 @@ impl<'a> Reader<'a> {
         Err(Refusal::at(self.at, Reason::Frame, "a frame with more in it than there should be"))
     }
 
-    /// A text, cut or refused when too long. PCP's texts cannot hold a NUL.
+    /// A text, cut or refused when too long.
     #[inline]
     pub(super) fn text(&mut self) -> Result<&'a [u8], Refusal> {
         let text = self.limited()?;
-        if memchr::memchr(0, text).is_some() {
-            return Err(Refusal::at(self.at, Reason::Encoding, "a text with a NUL: send it as aggregate"));
-        }
-        Ok(text)
+        without_nul(text, self.at)
     }
 
     #[inline]
@@ -180,19 +177,9 @@ impl<'a> Reader<'a> {
         let at = self.at;
         let len = self.varint()?;
         let bytes = self.bytes(usize::try_from(len).unwrap_or(usize::MAX))?;
-        if bytes.len() <= self.limits.max_field {
-            return Ok(bytes);
-        }
-        if !self.limits.truncate {
-            return Err(Refusal::at(at, Reason::OversizeField, "a text longer than the limit for fields"));
-        }
-        self.is_truncated = true;
-        let mut end = self.limits.max_field;
-        // Not into the middle of a character: what follows the cut must be the first byte of one.
-        while end > 0 && bytes[end] & 0xc0 == 0x80 {
-            end -= 1;
-        }
-        Ok(&bytes[..end])
+        let (bytes, is_cut) = self.limits.bytes(bytes, at)?;
+        self.is_truncated |= is_cut;
+        Ok(bytes)
     }
 
     /// A value of a field's type.

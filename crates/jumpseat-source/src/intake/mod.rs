@@ -28,6 +28,7 @@ use super::ndjson::{self, Line, Utf8};
 use super::registry::{SourceRefused, Taker};
 use super::rings::Rings;
 use super::rings::file::Quota;
+use super::rings::reader::Portion;
 use pcp_model::Timestamp;
 use pcp_net::{Identity, Limiter};
 
@@ -51,6 +52,8 @@ pub struct Shared {
     report: Limiter,
     /// For whom files of rings are held.
     rings: Arc<Quota>,
+    /// What was read of rings, for its memory.
+    portion: Portion,
 }
 
 impl Shared {
@@ -70,6 +73,7 @@ impl Shared {
             event: Event::default(),
             report: Limiter::new(5, Duration::from_secs(10)),
             rings: Arc::default(),
+            portion: Portion::default(),
         })
     }
 }
@@ -140,6 +144,8 @@ pub struct Intake {
     skipping: bool,
     /// Those of the sender.
     rings: Rings,
+    /// There may be whole frames in what was not consumed.
+    is_held: bool,
     /// The account so far.
     pub account: Account,
     /// Nothing more can be made of this connection's bytes.
@@ -178,6 +184,7 @@ impl Intake {
             scanned: 0,
             skipping: false,
             rings: Rings::default(),
+            is_held: false,
             account: Account::default(),
             broken: false,
         }
@@ -217,7 +224,8 @@ impl Intake {
     }
 
     /// Takes in the connection's bytes: those not consumed by the call before, and new ones, which were read at
-    /// `arrived`. Returns how many are consumed, which is all but an incomplete line or frame within the limit.
+    /// `arrived`. Returns how many are consumed, which is all but an incomplete line or frame within the limit, or what is left for
+    /// another turn ([`Intake::is_held`]).
     pub fn feed(
         &mut self,
         input: &[u8],
@@ -250,6 +258,11 @@ impl Intake {
         self.numbers_done(shared);
         self.tell_token();
         used
+    }
+
+    /// Whether what was not consumed is to be given again before more is read: there was so much to do that others have their turn.
+    pub fn is_held(&self) -> bool {
+        self.is_held
     }
 
     /// The end of the connection's bytes, which came at `arrived`: `rest` is what was not consumed. Hands over what is
@@ -468,6 +481,7 @@ impl Intake {
             return input.len();
         };
         decoder.offset = self.offset;
+        self.is_held = false;
         let mut at = 0;
         loop {
             // Taken by a record only.
@@ -509,7 +523,13 @@ impl Intake {
                     let (accepted, rejected, missed) = self.synced(shared);
                     wire::put_ack(replies, token, accepted, rejected, missed);
                 }
-                Ok(Frame::Rings(connection)) => self.rings(connection, shared),
+                Ok(Frame::Rings(connection)) => self.rings(connection, shared, replies),
+                Ok(Frame::Chunk(number)) => {
+                    self.chunk(number, arrived, shared, replies);
+                    // As much work as a read may be: what is behind it waits for its turn.
+                    self.is_held = true;
+                    break;
+                }
                 // The sender goes on as if nothing had happened, and so do we, unless the frames' bounds are lost.
                 Err(refusal) => {
                     self.reject(refusal, number, shared);

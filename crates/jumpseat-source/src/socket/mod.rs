@@ -796,6 +796,12 @@ fn read(conn: &mut Conn, shared: &mut Shared, buffer: &mut [u8]) -> Turn {
         return Turn::Later(now + wait);
     }
     let carried = conn.carry.len();
+    if conn.intake.is_held() {
+        // At most what a read has left of the buffer.
+        let held = buffer.get_mut(..carried).unwrap_or_default();
+        held.copy_from_slice(&conn.carry);
+        return feed(conn, held, shared);
+    }
     let Some(room) = buffer.get_mut(carried..carried + READ_BYTES) else {
         // The intake leaves at most a line of the limit: cannot happen.
         return Turn::Gone;
@@ -811,9 +817,9 @@ fn read(conn: &mut Conn, shared: &mut Shared, buffer: &mut [u8]) -> Turn {
         // A reset is an end, too: whole lines before it count.
         Err(_) => 0,
     };
-    let arrived = Timestamp::from(SystemTime::now());
     conn.heard = Instant::now();
     if read == 0 {
+        let arrived = Timestamp::from(SystemTime::now());
         if conn.intake.inherits(shared) {
             conn.inherits = true;
             conn.carry = Vec::new();
@@ -824,7 +830,12 @@ fn read(conn: &mut Conn, shared: &mut Shared, buffer: &mut [u8]) -> Turn {
         return Turn::Ended;
     }
     buffer[..carried].copy_from_slice(&conn.carry);
-    let input = &buffer[..carried + read];
+    feed(conn, &buffer[..carried + read], shared)
+}
+
+/// Takes in bytes; what is incomplete, or waits for another turn, is carried over.
+fn feed(conn: &mut Conn, input: &[u8], shared: &mut Shared) -> Turn {
+    let arrived = Timestamp::from(SystemTime::now());
     let used = conn.intake.feed(input, arrived, shared, &mut conn.replies);
     conn.carry.clear();
     if conn.carry.capacity() > KEEP_CARRY {

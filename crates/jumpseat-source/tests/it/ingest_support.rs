@@ -127,8 +127,13 @@ impl Desk {
     /// Bytes arrive.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.carry.extend_from_slice(bytes);
-        let used = self.intake.feed(&self.carry, NOW, &mut self.shared, &mut self.replies);
-        self.carry.drain(..used);
+        loop {
+            let used = self.intake.feed(&self.carry, NOW, &mut self.shared, &mut self.replies);
+            self.carry.drain(..used);
+            if !self.intake.is_held() {
+                return;
+            }
+        }
     }
 
     /// How much the connection holds on to.

@@ -17,6 +17,7 @@ mod otlp_metrics;
 mod otlp_properties;
 mod otlp_records;
 mod otlp_support;
+mod rings;
 mod scrape_alloc;
 mod senders;
 mod socket;

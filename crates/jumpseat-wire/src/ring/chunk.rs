@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! RINGS := layout(1) | connection        a frame; one file descriptor comes with its bytes
+//! CHUNK := number                        a frame: the server is to read this chunk by itself
+//! READ  := number                        a frame from the server: it has read those below
 //! entry := first | count | parts | part*(65)
 //! part  := slot | from | to | told | lost
 //! ```
@@ -11,10 +13,13 @@
 
 use super::merge::MAX_MISSED;
 use super::{Geometry, MAX_CHUNK, MAX_SLOTS};
-use crate::{MAX_NUMBER, RINGS, put_frame, put_varint, varint};
+use crate::{CHUNK, MAX_NUMBER, READ, RINGS, put_frame, put_varint, varint};
 
 /// The layout of the file, in a RINGS frame.
 pub const LAYOUT: u8 = 2;
+/// Most bytes of a chunk that the server reads by itself: about as much work as one read of its socket.
+pub const MAX_READ: u64 = 1 << 20;
+
 /// Words of a part.
 const PART: usize = 5;
 /// Words before the parts.
@@ -56,6 +61,11 @@ impl Chunk {
     /// The number behind its last one.
     pub fn end(&self) -> u64 {
         self.first.saturating_add(self.count)
+    }
+
+    /// Bytes of its messages.
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.to.saturating_sub(part.from)).sum()
     }
 
     /// As it stands in the table.
@@ -102,8 +112,29 @@ pub fn put_rings(out: &mut Vec<u8>, connection: u64) {
 /// The number of the connection in a RINGS frame of this layout.
 pub fn read_rings(payload: &[u8]) -> Option<u64> {
     let (&LAYOUT, rest) = payload.split_first()? else { return None };
-    let (connection, width) = varint(rest)?;
-    (width == rest.len()).then_some(connection)
+    read_number(rest)
+}
+
+/// Appends a CHUNK frame.
+pub fn put_chunk(out: &mut Vec<u8>, number: u64) {
+    put_number(out, CHUNK, number);
+}
+
+/// Appends a READ frame.
+pub fn put_read(out: &mut Vec<u8>, chunks: u64) {
+    put_number(out, READ, chunks);
+}
+
+fn put_number(out: &mut Vec<u8>, kind: u8, number: u64) {
+    let mut payload = Vec::new();
+    put_varint(&mut payload, number);
+    put_frame(out, kind, &payload);
+}
+
+/// The number that is all of a CHUNK or READ frame.
+pub fn read_number(payload: &[u8]) -> Option<u64> {
+    let (number, width) = varint(payload)?;
+    (width == payload.len()).then_some(number)
 }
 
 #[cfg(test)]
@@ -123,7 +154,7 @@ mod tests {
             words
         };
         assert_eq!(Chunk::read(&table(&chunk), GEOMETRY), Some(chunk.clone()));
-        assert_eq!(chunk.end(), 16);
+        assert_eq!((chunk.end(), chunk.bytes()), (16, (1 << 20) - 8));
         for wrong in [
             Part { to: 0, ..part },
             Part { from: 9, ..part },
@@ -151,5 +182,12 @@ mod tests {
         let (kind, payload, _) = frame(&out).unwrap();
         assert_eq!((kind, read_rings(payload)), (RINGS, Some(300)));
         assert_eq!(read_rings(&[1, 1]), None);
+        for (put, expected) in [(put_chunk as fn(&mut Vec<u8>, u64), CHUNK), (put_read, READ)] {
+            out.clear();
+            put(&mut out, 300);
+            let (kind, payload, _) = frame(&out).unwrap();
+            assert_eq!((kind, read_number(payload)), (expected, Some(300)));
+        }
+        assert_eq!(read_number(&[1, 1]), None);
     }
 }

@@ -51,6 +51,13 @@ pub fn head(words: usize, lost: u64) -> u64 {
     join((words * WORD) as u32, lost as u32)
 }
 
+/// How many bytes a message has that begins with this word, and how many messages had not fit before it, the low 32 bits.
+#[inline]
+pub fn read_head(head: u64) -> (u64, u32) {
+    let [a, b, c, d, e, f, g, h] = head.to_ne_bytes();
+    (u32::from_ne_bytes([a, b, c, d]).into(), u32::from_ne_bytes([e, f, g, h]))
+}
+
 /// The word that says where a message is from, and of which kind it is.
 #[inline]
 pub fn origin(site: u32, kind: u8) -> u64 {
@@ -180,6 +187,25 @@ pub fn next_field<'a>(fields: &mut &'a [u8]) -> Option<(usize, Value<'a>)> {
     Some((place.into(), value))
 }
 
+/// A span's number as a text, as OpenTelemetry writes it, so that all spans have ids of one type.
+pub fn span_id(span: u64) -> [u8; 16] {
+    let mut digits = [0; 16];
+    digits[..8].copy_from_slice(&hex_half((span >> 32) as u32));
+    digits[8..].copy_from_slice(&hex_half(span as u32));
+    digits
+}
+
+/// All digits at once: each gets a byte of its own in three steps.
+fn hex_half(half: u32) -> [u8; 8] {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    let mut digits = u64::from(half);
+    for (shift, mask) in [(16, 0xffff_0000_ffff), (8, 0x00ff_00ff_00ff_00ff), (4, 15 * ONES)] {
+        digits = (digits | digits << shift) & mask;
+    }
+    let letters = (digits + 6 * ONES) >> 4 & ONES;
+    (digits + u64::from(b'0') * ONES + letters * u64::from(b'a' - b'0' - 10)).to_be_bytes()
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -215,6 +241,7 @@ pub(super) mod tests {
         assert_eq!(whole(&two[..two.len() - 1]), (message.len(), true));
         assert_eq!(whole(&[&message[..], &[0; 8]].concat()), (message.len(), false));
         assert_eq!(whole(&[33, 0, 0, 0].repeat(20)), (0, false), "no whole words");
+        assert_eq!(read_head(head(13, (1 << 32) + 2)), (message.len() as u64, 2));
         let mut rest = &two[..];
         let found = next(&mut rest).unwrap();
         assert_eq!(rest, message);

@@ -47,22 +47,23 @@ fn put_name(name: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(name);
 }
 
-/// The sites of a table, as far as it makes sense: work in the order of its bytes.
-pub fn read(table: &[u8]) -> Vec<Site> {
-    let mut rest = table;
-    std::iter::from_fn(|| {
-        let (length, after) = rest.split_first_chunk::<4>()?;
-        let (site, after) = after.split_at_checked(u32::from_ne_bytes(*length) as usize)?;
-        rest = after;
-        let (severity, site) = site.split_first()?;
-        let severity = Severity::from_code(*severity)?;
-        let (line, mut names) = site.split_first_chunk()?;
-        let line = u32::from_ne_bytes(*line);
-        let [name, target, file] = [next_name(&mut names)?, next_name(&mut names)?, next_name(&mut names)?];
-        let fields = std::iter::from_fn(|| next_name(&mut names)).collect();
-        Some(Site { name, severity, target, file, line, fields })
-    })
-    .collect()
+/// How many bytes the site takes that a table begins with. `None`: it is not whole.
+pub fn extent(table: &[u8]) -> Option<usize> {
+    let (length, after) = table.split_first_chunk::<4>()?;
+    let length = u32::from_ne_bytes(*length) as usize;
+    (length <= after.len()).then_some(length + 4)
+}
+
+/// The site that a table begins with, if it makes sense: work in the order of its bytes.
+pub fn read(table: &[u8]) -> Option<Site> {
+    let site = table.get(4..extent(table)?)?;
+    let (severity, site) = site.split_first()?;
+    let severity = Severity::from_code(*severity)?;
+    let (line, mut names) = site.split_first_chunk()?;
+    let line = u32::from_ne_bytes(*line);
+    let [name, target, file] = [next_name(&mut names)?, next_name(&mut names)?, next_name(&mut names)?];
+    let fields = std::iter::from_fn(|| next_name(&mut names)).collect();
+    Some(Site { name, severity, target, file, line, fields })
 }
 
 fn next_name(names: &mut &[u8]) -> Option<Box<[u8]>> {
@@ -86,11 +87,15 @@ mod tests {
             line: 42,
             fields: fields.iter().map(|field| field.as_bytes().into()).collect(),
         };
-        let sites = vec![site("shop", &["message", "left"]), site("", &[])];
+        let [first, second] = [site("shop", &["message", "left"]), site("", &[])];
         let mut table = Vec::new();
-        sites.iter().for_each(|site| site.put(&mut table));
-        assert_eq!(read(&table), sites);
-        assert_eq!(read(&table[..table.len() - 1]), sites[..1]);
-        assert_eq!(read(&[0xff; 40]), []);
+        first.put(&mut table);
+        let of_first = table.len();
+        second.put(&mut table);
+        assert_eq!((extent(&table), read(&table).as_ref()), (Some(of_first), Some(&first)));
+        assert_eq!(read(&table[of_first..]).as_ref(), Some(&second));
+        let cut = &table[of_first..table.len() - 1];
+        assert_eq!((extent(cut), read(cut)), (None, None));
+        assert_eq!(read(&[0xff; 40]), None);
     }
 }

@@ -192,7 +192,7 @@ fn put_record(message: &Message<'_>, head: &[u8], text: &[u8], params: &[u8], ou
         if id != 0 {
             flags |= flag | flag::TEXT_IDS;
             ids[of_ids] = ID as u8 - 1;
-            ids[of_ids + 1..of_ids + ID].copy_from_slice(&hex(id));
+            ids[of_ids + 1..of_ids + ID].copy_from_slice(&message::span_id(id));
             of_ids += ID;
         }
     }
@@ -212,25 +212,6 @@ fn put_record(message: &Message<'_>, head: &[u8], text: &[u8], params: &[u8], ou
 
 /// Bytes of an id as a text, its length included.
 const ID: usize = 17;
-
-/// An id as OpenTelemetry writes it, so that all spans have ids of one type.
-fn hex(id: u64) -> [u8; ID - 1] {
-    let mut digits = [0; ID - 1];
-    digits[..8].copy_from_slice(&hex_half((id >> 32) as u32));
-    digits[8..].copy_from_slice(&hex_half(id as u32));
-    digits
-}
-
-/// All digits at once: each gets a byte of its own in three steps.
-fn hex_half(half: u32) -> [u8; 8] {
-    const ONES: u64 = u64::from_ne_bytes([1; 8]);
-    let mut digits = u64::from(half);
-    for (shift, mask) in [(16, 0xffff_0000_ffff), (8, 0x00ff_00ff_00ff_00ff), (4, 15 * ONES)] {
-        digits = (digits | digits << shift) & mask;
-    }
-    let letters = (digits + 6 * ONES) >> 4 & ONES;
-    (digits + u64::from(b'0') * ONES + letters * u64::from(b'a' - b'0' - 10)).to_be_bytes()
-}
 
 /// Bytes of a varint.
 fn varint_len(value: u64) -> usize {
@@ -361,7 +342,7 @@ mod tests {
     #[test]
     fn ids_are_written_in_all_their_digits() {
         for id in [1, 0x9a, u64::MAX, 0x0123_4567_89ab_cdef] {
-            assert_eq!(hex(id), *format!("{id:016x}").as_bytes());
+            assert_eq!(message::span_id(id), *format!("{id:016x}").as_bytes());
         }
         for value in [0, 127, 128, 16383, 16384, u64::MAX] {
             let mut out = Vec::new();
