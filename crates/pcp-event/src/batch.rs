@@ -305,7 +305,10 @@ impl<'a> RecordWriter<'a> {
         BigEndian::write_i32(&mut self.batch.bytes[self.start + NPARAMS..], self.nparams);
         // MAX_BATCH fits 32 bits.
         self.batch.ends.push(end as u32);
-        self.batch.latest = self.batch.latest.max(Some(self.time));
+        // Nothing is read back that was just written in other pieces.
+        if self.batch.latest.is_none_or(|latest| latest < self.time) {
+            self.batch.latest = Some(self.time);
+        }
         self.batch.flags |= self.flags;
         Ok(self.batch)
     }
