@@ -292,6 +292,49 @@ fn what_cannot_be_sent_is_missed_in_its_place() {
     assert_eq!(missed, [false, true, false, true], "{:#?}", client.records);
 }
 
+/// A name of a field that is nearly as long as it may be.
+const LONG: &str = "a_field_whose_name_takes_a_place_in_the_program_that_is_not_small_and_with_many_of_which_no_table_has_room_\
+                    for_all_of_them_however_large_it_may_be_made_as_there_is_always_a_program_with_more_of_them_than_anybody_has_thought_of";
+
+/// Traces once at each of many places, whose names take so much room that the rings' file has none for all.
+fn at_many_places() -> usize {
+    let mut count = 0;
+    macro_rules! at_places {
+        ($($place:literal)*) => {$(
+            tracing::info!(
+                place = $place,
+                { LONG } = 0, { LONG } = 1, { LONG } = 2, { LONG } = 3, { LONG } = 4, { LONG } = 5,
+                { LONG } = 6, { LONG } = 7, { LONG } = 8, { LONG } = 9, { LONG } = 10, { LONG } = 11,
+            );
+            count += 1;
+        )*};
+    }
+    at_places!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39);
+    at_places!(40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64 65 66 67 68 69 70 71 72 73 74 75);
+    at_places!(76 77 78 79 80 81 82 83 84 85 86 87 88 89 90 91 92 93 94 95 96 97 98 99 100 101 102 103 104 105 106 107 108);
+    at_places!(109 110 111 112 113 114 115 116 117 118 119 120 121 122 123 124 125 126 127 128 129 130 131 132 133 134 135);
+    count
+}
+
+#[test]
+fn places_that_the_rings_file_has_no_room_for_lose_nothing() {
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let agent = seat.serve([]);
+    let mut client = Client::join(&agent);
+    let layer = jumpseat::layer().source("shop").socket(seat.socket());
+    let guard = layer.guard();
+    let count = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), at_many_places);
+    // As many bytes, and more, than the file has for sites.
+    assert!(count * 12 * LONG.len() > 5 * jumpseat::wire::ring::SITES as usize / 4);
+    assert!(guard.flush(Duration::from_secs(20)));
+    client.until(|records| records.len() >= count);
+    assert_eq!(sums(&client.records), (count, 0));
+    let places: Vec<&str> = client.records.iter().map(|record| record.params["place"].as_str()).collect();
+    let expected: Vec<String> = (0..count).map(|place| format!("I64({place})")).collect();
+    assert_eq!(places, expected);
+}
+
 #[test]
 fn a_flush_ends_although_others_go_on() {
     let dir = temp_dir();

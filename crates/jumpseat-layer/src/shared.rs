@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use jumpseat_wire::ring::chunk::sender;
-use jumpseat_wire::ring::head;
 use jumpseat_wire::ring::site::Site;
 use jumpseat_wire::ring::thread::Thread;
+use jumpseat_wire::ring::{SITES, head};
 use jumpseat_wire::severity::Severity;
 use tracing_core::callsite::Identifier;
 use tracing_core::{Level, Metadata};
@@ -189,6 +189,12 @@ impl Shared {
             sites.known.push((metadata.callsite(), Arc::new(site)));
             sites.known.len() - 1
         }) as u32
+    }
+
+    /// Whether all callsites are in the file.
+    pub(crate) fn has_all_sites(&self) -> bool {
+        let sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
+        sites.table.len() as u64 <= SITES
     }
 
     /// Appends the callsites that are new, by their numbers.

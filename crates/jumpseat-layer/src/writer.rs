@@ -305,7 +305,8 @@ impl Writer {
             return;
         };
         let (first, next) = chunk.numbers();
-        chunk.is_handed_over = connection.has_reader() && chunk.is_readable() && first == connection.position;
+        let is_readable = chunk.is_readable() && self.shared.has_all_sites();
+        chunk.is_handed_over = connection.has_reader() && is_readable && first == connection.position;
         if chunk.is_handed_over {
             self.sent += 1;
             if let Err(error) = connection.hand_over(in_table, next) {

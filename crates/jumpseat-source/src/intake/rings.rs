@@ -4,7 +4,6 @@ use std::os::fd::OwnedFd;
 
 use super::{Framing, Intake, Shared};
 use crate::binary::{Destination, Frame};
-use crate::clock::SenderClock;
 use crate::delivery::{MAX_SENDER_LOSS, Reason};
 use crate::event::Refusal;
 use crate::lanes::Arrival;
@@ -156,18 +155,15 @@ impl Intake {
     }
 
     /// Takes a portion of the sender's rings over. Whether there may be more.
-    pub fn take_over(&mut self, arrived: Timestamp, shared: &mut Shared, replies: &mut Vec<u8>) -> bool {
+    pub fn take_over(&mut self, arrived: Timestamp, shared: &mut Shared) -> bool {
         let Some(mut heir) = self.rings.heir.take() else { return false };
         self.speak(shared);
         if !heir.is_begun {
             heir.is_begun = true;
-            self.clock = SenderClock::Realtime;
-            match self.set_sender(heir.sender.as_bytes(), Some(heir.first), arrived, shared) {
-                Ok(known) => jumpseat_wire::put_known(replies, known),
-                Err(refusal) => {
-                    self.reject(refusal, None, shared);
-                    return false;
-                }
+            let begun = self.set_sender(heir.sender.as_bytes(), Some(heir.first), arrived, shared);
+            if let Err(refusal) = begun {
+                self.reject(refusal, None, shared);
+                return false;
             }
         }
         let (mut portion, before) = (std::mem::take(&mut shared.portion), self.account.accepted);

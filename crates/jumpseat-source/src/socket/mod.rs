@@ -797,8 +797,10 @@ fn read(conn: &mut Conn, shared: &mut Shared, buffer: &mut [u8]) -> Turn {
     }
     let carried = conn.carry.len();
     if conn.intake.is_held() {
-        // At most what a read has left of the buffer.
-        let held = buffer.get_mut(..carried).unwrap_or_default();
+        let Some(held) = buffer.get_mut(..carried) else {
+            // It is what a read has left of the buffer: cannot happen.
+            return Turn::Gone;
+        };
         held.copy_from_slice(&conn.carry);
         return feed(conn, held, shared);
     }
@@ -853,7 +855,7 @@ fn feed(conn: &mut Conn, input: &[u8], shared: &mut Shared) -> Turn {
 fn take_over(conn: &mut Conn, shared: &mut Shared) -> Turn {
     let arrived = Timestamp::from(SystemTime::now());
     conn.heard = Instant::now();
-    if conn.intake.take_over(arrived, shared, &mut conn.replies) {
+    if conn.intake.take_over(arrived, shared) {
         return Turn::Again;
     }
     conn.intake.finish(&[], arrived, shared, &mut conn.replies);
