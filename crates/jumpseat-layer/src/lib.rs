@@ -14,8 +14,8 @@
 //! target, the severity is the level, all fields keep their types (`docs/ingest-protocol.md`). START and POINT records have
 //! `file`, `line`, `thread` and `thread_id`, a START the span's `target`, too, unless the program has a field of this name itself.
 //!
-//! The program is never held up: each thread fills a ring of its own, and a thread of the layer sends what is in
-//! the rings. It stays there until the agent has it on disk, and is sent again if the agent dies before. What does not fit, as
+//! The program is never held up: each thread fills a ring of its own, and a thread of the layer has the agent of this machine read what is
+//! in the rings, or sends it to an agent elsewhere. It stays there until the agent has it on disk, and is sent again if the agent dies before. What does not fit, as
 //! long as there is no agent or it is too slow, is lost and counted, and shows as *missed* records in their place. The rings lie in a file without a name that the agent gets to know, so that the last
 //! events of a program that is killed, or ends without waiting, are not lost either.
 //!
