@@ -526,7 +526,7 @@ impl Intake {
                 Ok(Frame::Rings(connection)) => self.rings(connection, shared, replies),
                 Ok(Frame::Chunk(number)) => {
                     self.chunk(number, arrived, shared, replies);
-                    // As much work as a read may be: what is behind it waits for its turn.
+                    // As much work as a few reads may be: what is behind it waits for its turn.
                     self.is_held = true;
                     break;
                 }

@@ -17,7 +17,7 @@ use crate::{CHUNK, MAX_NUMBER, READ, RINGS, put_frame, put_varint, varint};
 
 /// The layout of the file, in a RINGS frame.
 pub const LAYOUT: u8 = 2;
-/// Most bytes of a chunk that the server reads by itself: about as much work as one read of its socket.
+/// Most bytes of a chunk that the server reads by itself: as much work as a few reads of its socket.
 pub const MAX_READ: u64 = 1 << 20;
 
 /// Words of a part.
