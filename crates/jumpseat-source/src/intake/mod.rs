@@ -486,15 +486,7 @@ impl Intake {
         loop {
             // Taken by a record only.
             let number = self.sender.as_ref().map(sender::Sender::next);
-            let mut destination = Destination {
-                lanes: &mut shared.lanes,
-                limits: &shared.limits,
-                lane: self.lane,
-                default_source: self.own,
-                arrival: Arrival { conn: self.conn, time: arrived },
-                number,
-            };
-            let taken = decoder.take(&input[at..], &mut destination);
+            let taken = decoder.take(&input[at..], &mut self.destination(arrived, number, shared));
             at += taken.consumed;
             self.line += u64::from(taken.frame);
             let number = if taken.is_record { self.next_number() } else { None };
@@ -544,6 +536,24 @@ impl Intake {
         self.framing = Framing::Binary(decoder);
         shared.lanes.bytes(self.lane, at);
         at
+    }
+
+    /// Where a record goes that has come now.
+    #[inline]
+    fn destination<'a>(
+        &self,
+        arrived: Timestamp,
+        number: Option<Numbered>,
+        shared: &'a mut Shared,
+    ) -> Destination<'a> {
+        Destination {
+            lanes: &mut shared.lanes,
+            limits: &shared.limits,
+            lane: self.lane,
+            default_source: self.own,
+            arrival: Arrival { conn: self.conn, time: arrived },
+            number,
+        }
     }
 
     #[cold]

@@ -3,10 +3,9 @@
 use std::os::fd::OwnedFd;
 
 use super::{Framing, Intake, Shared};
-use crate::binary::{Destination, Frame};
+use crate::binary::Frame;
 use crate::delivery::{MAX_SENDER_LOSS, Reason};
 use crate::event::Refusal;
-use crate::lanes::Arrival;
 use crate::rings::reader::Portion;
 use crate::rings::sites::{Sites, timestamp};
 use jumpseat_wire::ring::chunk::{MAX_READ, put_read};
@@ -104,17 +103,7 @@ impl Intake {
                 }
             };
             let number = self.sender.as_ref().map(Sender::next);
-            let written = sites.write(
-                &message,
-                &mut Destination {
-                    lanes: &mut shared.lanes,
-                    limits: &shared.limits,
-                    lane: self.lane,
-                    default_source: self.own,
-                    arrival: Arrival { conn: self.conn, time: arrived },
-                    number,
-                },
-            );
+            let written = sites.write(&message, &mut self.destination(arrived, number, shared));
             if let Ok(Frame::Missed { count, time }) = written {
                 self.sender_missed(count, time, shared);
                 continue;
