@@ -242,7 +242,7 @@ fn counters(at: i64, values: impl IntoIterator<Item = (i32, u32)>) -> Fetched {
 fn libpcp_interpolates_over_volumes_and_not_over_marks() {
     let dir = temp_dir();
     let base = dir.path().join("made");
-    let options = WriteOptions { volume_size: 1000, index_every: 100 };
+    let options = WriteOptions { volume_size: 1000, index_every: 100, together: 0 };
     let mut archive = ArchiveWriter::create(&base, label("made.up"), options).expect("nothing is there");
     archive.desc(&made::counter(), &["made.counter"]).expect("new");
     archive.indom(made::second(0), made::INDOM, &instances(&[(7, "b"), (0, "a one")]));

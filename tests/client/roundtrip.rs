@@ -201,10 +201,11 @@ proptest! {
         ops in prop::collection::vec(arb_op(), 1..40),
         volume_size in prop_oneof![Just(u64::MAX), 900_u64..4000],
         index_every in 1_u64..3000,
+        together in prop_oneof![Just(0), 1_usize..5000],
     ) {
         let dir = tempfile::tempdir().expect("a directory");
         let base = dir.path().join("a");
-        let model = perform(&base, WriteOptions { volume_size, index_every }, &ops);
+        let model = perform(&base, WriteOptions { volume_size, index_every, together }, &ops);
         if model.records.is_empty() {
             prop_assert!(Archive::open(base.to_str().expect("ASCII")).is_err());
             return Ok(());

@@ -9,7 +9,7 @@ use super::interpolated::RuleOptions;
 use super::reader::{Archive, Direction, Place, RecordPlace, Step};
 use super::record::Record;
 use pcp_model::{InDom, Inst, PmError, Pmid, Profile, Timestamp};
-use pcp_pdu::{Fetched, LayoutId, SetRef, ValuesRef};
+use pcp_pdu::{Fetched, LayoutId, Selection, SetRef, ValuesRef};
 
 /// What a fetch gives (`pmSetMode(3)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,10 @@ struct Asked {
     /// For each place where in the last record its set is, and which layout that has: in others of the same it is there as well.
     places: Vec<Option<usize>>,
     layout: Option<LayoutId>,
+    /// These metrics at these places, if records have a layout.
+    selection: Option<Selection>,
+    /// How many metrics have a place.
+    found: usize,
 }
 
 /// If less than one in so many of a record's sets are wanted, these are copied one by one.
@@ -150,12 +154,15 @@ impl Replay {
     /// # Errors
     /// [`ReplayError::End`], as often as it is asked; those of reading.
     pub fn fetch(&mut self, pmids: &[Pmid], profile: &Profile, out: &mut Fetched) -> Result<(), ReplayError> {
-        out.clear();
-        match self.mode {
+        let fetched = match self.mode {
             ReplayMode::Forward => self.fetch_record(pmids, profile, Direction::Forward, out),
             ReplayMode::Backward => self.fetch_record(pmids, profile, Direction::Backward, out),
             ReplayMode::Interpolate(step) => self.fetch_at_origin(pmids, profile, step, out),
+        };
+        if fetched.is_err() {
+            out.clear();
         }
+        fetched
     }
 
     /// Takes the next record in the direction of the mode with all that is in it, whoever asked for it; an empty
@@ -231,6 +238,7 @@ impl Replay {
         step: i64,
         out: &mut Fetched,
     ) -> Result<(), ReplayError> {
+        out.clear();
         let time = self.origin;
         let next = Timestamp::from_nanos(time.as_nanos() + i128::from(step));
         if self.is_outside(time)? {
@@ -240,10 +248,7 @@ impl Replay {
         }
         let direction = if step < 0 { Direction::Backward } else { Direction::Forward };
         let Replay { archive, interpolator, .. } = self;
-        if let Err(error) = interpolator.fetch(archive, pmids, profile, time, direction, out) {
-            out.clear();
-            return Err(error.into());
-        }
+        interpolator.fetch(archive, pmids, profile, time, direction, out)?;
         out.timestamp = time;
         self.origin = next;
         Ok(())
@@ -336,9 +341,11 @@ impl Replay {
         }
         if indoms.is_empty() && found * FEW >= record.metrics() {
             let wanted = pmids.iter().copied().zip(asked.places.iter().copied());
-            out.select(record.timestamp, record.all(), wanted);
+            // What was fetched last may be of the same selection.
+            out.select(record.timestamp, record.all(), asked.selection, wanted);
             return Ok(Some(record.timestamp));
         }
+        out.clear();
         for (number, (pmid, place)) in pmids.iter().zip(&asked.places).enumerate() {
             let set = place.and_then(|place| record.set(place));
             match indoms.get(number).copied().unwrap_or(InDom::NULL) {
@@ -366,7 +373,7 @@ impl Asked {
             self.first.entry(*pmid).or_insert(number);
         }
         self.places.clear();
-        self.layout = None;
+        (self.layout, self.selection) = (None, None);
     }
 
     /// Finds the first set of each metric in a record. How many there are.
@@ -384,8 +391,10 @@ impl Asked {
                 self.places[number] = self.first.get(pmid).and_then(|first| self.places[*first]);
             }
             self.layout = layout;
+            self.selection = layout.and_then(|_| Selection::next());
+            self.found = self.places.iter().flatten().count();
         }
-        self.places.iter().flatten().count()
+        self.found
     }
 }
 

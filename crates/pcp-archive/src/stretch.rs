@@ -217,7 +217,7 @@ mod tests {
             [(1, u64::MAX, 200), (1, 1500, 200), (1, 1500, u64::MAX), (3, u64::MAX, 300), (3, 2000, 150)]
         {
             let dir = tempfile::tempdir().unwrap();
-            let name = archives(dir.path(), count, WriteOptions { volume_size, index_every });
+            let name = archives(dir.path(), count, WriteOptions { volume_size, index_every, ..WriteOptions::default() });
             let mut archive = Archive::open(&name).unwrap();
             let expected = all(&mut archive);
             assert_eq!(expected.len() as i64, 101 * count - 1, "records, and the gaps between");
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn stretches_are_about_as_long() {
         let dir = tempfile::tempdir().unwrap();
-        let options = WriteOptions { volume_size: u64::MAX, index_every: 100 };
+        let options = WriteOptions { index_every: 100, ..WriteOptions::default() };
         let name = archives(dir.path(), 1, options);
         let mut archive = Archive::open(&name).unwrap();
         let lengths: Vec<usize> = in_stretches(&mut archive, 4).iter().map(Vec::len).collect();
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn an_index_that_points_into_a_record_is_told() {
         let dir = tempfile::tempdir().unwrap();
-        let name = archives(dir.path(), 1, WriteOptions { volume_size: u64::MAX, index_every: 200 });
+        let name = archives(dir.path(), 1, WriteOptions { index_every: 200, ..WriteOptions::default() });
         let path = dir.path().join("a0.index");
         let mut index = std::fs::read(&path).unwrap();
         // The low byte of each place but the first's.

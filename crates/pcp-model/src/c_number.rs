@@ -1,6 +1,6 @@
 //! Numbers as C reads and prints them: PCP's texts are those of `strtod(3)` and `printf(3)`.
 
-use std::borrow::Cow;
+use std::fmt::Write;
 
 /// A number at the front of a text, as `strtod(3)` finds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,8 +45,13 @@ pub fn general(value: f64, precision: usize) -> String {
         return special(value).to_owned();
     }
     let precision = precision.clamp(1, MOST_DIGITS);
+    if let Some(number) = whole(value)
+        && (number.checked_ilog10().unwrap_or(0) as usize) < precision
+    {
+        return format!("{}{number}", if value.is_sign_negative() { "-" } else { "" });
+    }
     let mut text = format!("{value:.*e}", precision - 1);
-    let (point, power) = cut_power(&mut text);
+    let (point, power) = cut_power(&mut text, 0);
     let is_scientific = power < -4 || power >= precision as i32;
     // The digits are those of either form: there only the point is elsewhere.
     if !is_scientific {
@@ -71,32 +76,98 @@ pub fn general(value: f64, precision: usize) -> String {
 
 /// `%.*e`: one digit, point, `precision` digits, and an exponent of two digits at least.
 pub fn exponential(value: f64, precision: usize) -> String {
+    let mut text = String::new();
+    put_exponential(&mut text, value, precision);
+    text
+}
+
+/// Appends `%.*e`, as [`exponential`].
+pub fn put_exponential(text: &mut String, value: f64, precision: usize) {
     if !value.is_finite() {
-        return special(value).to_owned();
+        return text.push_str(special(value));
     }
     let digits = precision.min(MOST_DIGITS);
-    let mut text = format!("{value:.digits$e}");
-    let (_, power) = cut_power(&mut text);
+    let start = text.len();
+    let power = match whole(value) {
+        Some(number) => put_whole_exponential(text, value.is_sign_negative(), number, digits),
+        None => {
+            put(text, format_args!("{value:.digits$e}"));
+            cut_power(text, start).1
+        }
+    };
     text.extend(std::iter::repeat_n('0', precision - digits));
-    put_power(&mut text, power);
-    text
+    put_power(text, power);
 }
 
 /// `%.*f`.
 pub fn fixed(value: f64, precision: usize) -> String {
+    let mut text = String::new();
+    put_fixed(&mut text, value, precision);
+    text
+}
+
+/// Appends `%.*f`, as [`fixed`].
+pub fn put_fixed(text: &mut String, value: f64, precision: usize) {
     if !value.is_finite() {
-        return special(value).to_owned();
+        return text.push_str(special(value));
     }
     let digits = precision.min(MOST_DIGITS);
-    with_zeros(&format!("{value:.digits$}"), precision - digits).into_owned()
+    match whole(value) {
+        Some(number) => {
+            let sign = if value.is_sign_negative() { "-" } else { "" };
+            let point = if digits > 0 { "." } else { "" };
+            put(text, format_args!("{sign}{number}{point}"));
+            text.extend(std::iter::repeat_n('0', precision));
+        }
+        None => {
+            put(text, format_args!("{value:.digits$}"));
+            text.extend(std::iter::repeat_n('0', precision - digits));
+        }
+    }
+}
+
+/// The amount of a number without a fraction, as counters and most rates are, if doubles next to it are no further than 1 away.
+/// Its digits need no search.
+fn whole(value: f64) -> Option<u64> {
+    const LARGEST: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
+    let amount = value.abs();
+    (amount < LARGEST && amount.trunc() == amount).then_some(amount as u64)
+}
+
+/// Puts a whole number's mantissa, rounded to even as `printf(3)` does, and gives its exponent.
+fn put_whole_exponential(text: &mut String, is_negative: bool, number: u64, digits: usize) -> i32 {
+    let mut power = number.checked_ilog10().unwrap_or(0);
+    let mut kept = number;
+    let dropped = power.saturating_sub(u32::try_from(digits).unwrap_or(u32::MAX));
+    if dropped > 0 {
+        let unit = 10_u64.pow(dropped);
+        let (above, below) = (number / unit, number % unit);
+        let rounds_up = 2 * below > unit || 2 * below == unit && above % 2 == 1;
+        kept = above + u64::from(rounds_up);
+        // All nines have become a one and zeros: one digit more, of which the last is not wanted.
+        if kept.ilog10() > power - dropped {
+            kept /= 10;
+            power += 1;
+        }
+    }
+    let start = text.len();
+    put(text, format_args!("{}{kept}", if is_negative { "-" } else { "" }));
+    let first = start + usize::from(is_negative) + 1;
+    let written = text.len() - first;
+    if digits > 0 {
+        text.insert(first, '.');
+    }
+    text.extend(std::iter::repeat_n('0', digits - written));
+    power as i32
+}
+
+fn put(text: &mut String, args: std::fmt::Arguments<'_>) {
+    let written = text.write_fmt(args);
+    debug_assert!(written.is_ok(), "a text takes all");
 }
 
 /// More digits than any double has: beyond are zeros. (`format!` panics from 65,536 on.)
 const MOST_DIGITS: usize = 1100;
-
-fn with_zeros(digits: &str, zeros: usize) -> Cow<'_, str> {
-    if zeros == 0 { digits.into() } else { (digits.to_owned() + &"0".repeat(zeros)).into() }
-}
 
 fn special(value: f64) -> &'static str {
     match (value.is_nan(), value.is_sign_negative()) {
@@ -107,21 +178,20 @@ fn special(value: f64) -> &'static str {
     }
 }
 
-/// Takes the exponent off a number in the form of `{:e}`: where its point is, or would be, and the exponent.
-fn cut_power(text: &mut String) -> (usize, i32) {
-    let mantissa = text.find('e').unwrap_or(text.len());
-    let power = text.get(mantissa + 1..).and_then(|power| power.parse().ok()).unwrap_or(0);
-    text.truncate(mantissa);
-    (text.find('.').unwrap_or(mantissa), power)
+/// Takes the exponent off a number in the form of `{:e}`, which begins at `start`: where its point is, or would be, and the exponent.
+fn cut_power(text: &mut String, start: usize) -> (usize, i32) {
+    let number = text.get(start..).unwrap_or_default();
+    let mantissa = number.find('e').unwrap_or(number.len());
+    let power = number.get(mantissa + 1..).and_then(|power| power.parse().ok()).unwrap_or(0);
+    let point = number.find('.').unwrap_or(mantissa);
+    text.truncate(start + mantissa);
+    (start + point, power)
 }
 
 /// An exponent as C has it: a sign, and two digits at least.
 fn put_power(text: &mut String, power: i32) {
-    text.push_str(if power < 0 { "e-" } else { "e+" });
-    if power.unsigned_abs() < 10 {
-        text.push('0');
-    }
-    text.push_str(&power.unsigned_abs().to_string());
+    let sign = if power < 0 { '-' } else { '+' };
+    put(text, format_args!("e{sign}{:02}", power.unsigned_abs()));
 }
 
 /// The rest after white space as `isspace(3)` has it.
@@ -264,6 +334,29 @@ mod tests {
     }
 
     proptest! {
+        /// Of whole numbers the digits are known, of others they are searched for; they are the same.
+        #[test]
+        fn whole_numbers_have_the_digits_of_others(
+            number in prop_oneof![0_u64..1 << 53, 0_u64..100_000, (1_u32..16).prop_map(|power| 10_u64.pow(power) - 1)],
+            zeros in 0_u32..9,
+            half in any::<bool>(),
+            digits in 0_usize..20,
+            negative in any::<bool>(),
+        ) {
+            // Many end in zeros, or half way between two that do.
+            let unit = 10_u64.pow(zeros);
+            let number = number / unit * unit + if half { unit / 2 } else { 0 };
+            let amount = number.min((1 << 53) - 1) as f64;
+            let value = if negative { -amount } else { amount };
+            prop_assert!(whole(value).is_some());
+            let searched = format!("{value:.digits$e}");
+            let (mantissa, power) = searched.split_once('e').expect("it has one");
+            prop_assert_eq!(exponential(value, digits), format!("{mantissa}e+{power:0>2}"));
+            prop_assert_eq!(fixed(value, digits), format!("{value:.digits$}"));
+            let least = general(value, digits + 1);
+            prop_assert_eq!(least.parse::<f64>().ok(), searched.parse().ok(), "{}", least);
+        }
+
         /// C says what `%g` is by `%e` and `%f`: which of them, with how many digits, and no zeros at the end.
         #[test]
         fn general_is_one_of_the_other_forms(bits in any::<u64>(), near in -1e7..1e7, digits in 1_usize..18) {

@@ -4,9 +4,9 @@
 //! their own. Records of archives are kept in the same way ([`Fetched::select`]). Sets that come from neither (derived
 //! metrics, interpolated archives) are written in the same layout, so that there is one representation for all.
 //!
-//! Cost of [`Fetched::decode`]: one step for each set and each value block, one copy of the PDU; of [`Fetched::select`]: one step
-//! for each set that is wanted, one copy of the record. No allocation once the buffers have grown to the size of the largest
-//! result.
+//! Cost of [`Fetched::decode`]: one step for each set and each value block, one copy of the PDU; of [`Fetched::select`]: one copy
+//! of the record, and one step for each set that is wanted if these are elsewhere than in the last one. No allocation once the
+//! buffers have grown to the size of the largest result.
 
 use super::codec::KIND_OFFSET;
 use super::error::StateChange;
@@ -17,6 +17,9 @@ use super::sets::{
     Head, SetHead, SetRef, Sets, SetsError, SetsWriter, ValueRef, ValuesRef, Whole, check_tiling,
 };
 use pcp_model::{Inst, Numbers, PmError, Pmid, Timestamp, Value};
+
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a fetch returned: one value set for each metric asked for, in that order.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +34,8 @@ pub struct Fetched {
     bias: u32,
     /// How many sets are in it.
     came: usize,
+    /// What the sets are, if they are those of a record and nothing else.
+    selection: Option<Selection>,
     /// Sets that came otherwise.
     appended: SetsWriter,
     sets: Vec<Entry>,
@@ -38,6 +43,18 @@ pub struct Fetched {
     aside: Vec<Entry>,
     /// Memory for the check of a PDU.
     strays: Vec<(usize, usize)>,
+}
+
+/// Tells a selection of sets out of records of one layout from all others that this process makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Selection(NonZeroU64);
+
+impl Selection {
+    /// One that is like no other. `None` once there are no more.
+    pub fn next() -> Option<Selection> {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        NonZeroU64::new(LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1)).map(Selection)
+    }
 }
 
 /// Where the values of a metric are.
@@ -69,17 +86,26 @@ impl Fetched {
 
     /// Takes over sets of a record, in the order in which they are wanted: the metric, and the place of its set in the record, if
     /// there is one. Others have no values. [`Fetched::changes`] is left alone.
+    ///
+    /// Under one `selection`, records have one layout, and the same is wanted: the sets are found once then.
     pub fn select(
         &mut self,
         timestamp: Timestamp,
         record: Sets<'_>,
+        selection: Option<Selection>,
         wanted: impl Iterator<Item = (Pmid, Option<usize>)>,
     ) {
+        let (bytes, bias) = record.bytes();
+        if selection.is_some() && self.selection == selection {
+            self.timestamp = timestamp;
+            self.body.clear();
+            self.body.extend_from_slice(bytes);
+            return;
+        }
         self.clear();
         self.timestamp = timestamp;
-        let (bytes, bias) = record.bytes();
         self.body.extend_from_slice(bytes);
-        (self.bias, self.came) = (bias, record.len());
+        (self.bias, self.came, self.selection) = (bias, record.len(), selection);
         self.sets.extend(wanted.map(|(pmid, at)| match at.and_then(|at| record.head(at)) {
             Some(head) => Entry { head, appended: false },
             None => Entry { head: without_values(pmid, 0), appended: true },
@@ -94,6 +120,12 @@ impl Fetched {
         self.body.extend_from_slice(bytes);
         (self.bias, self.came) = (bias, record.len());
         self.sets.extend(record.heads().iter().map(|&head| Entry { head, appended: false }));
+    }
+
+    /// What was selected, if the sets are just that: as long as it is the same, so are metrics and instances and where they lie,
+    /// and only the numbers differ.
+    pub fn selection(&self) -> Option<Selection> {
+        self.selection
     }
 
     /// All sets as they came, if the result is just those that came, in their order.
@@ -111,7 +143,7 @@ impl Fetched {
     pub fn clear(&mut self) {
         self.timestamp = Timestamp::default();
         self.body.clear();
-        self.came = 0;
+        (self.came, self.selection) = (0, None);
         self.appended.reset();
         self.sets.clear();
         self.aside.clear();
@@ -150,7 +182,7 @@ impl Fetched {
     /// Appends a metric without values: the reason.
     pub fn push_error(&mut self, pmid: Pmid, error: PmError) {
         let head = without_values(pmid, error.0.min(-1));
-        self.sets.push(Entry { head, appended: true });
+        self.append(head);
     }
 
     /// Begins to append the values of a metric. A set that was begun and not ended is dropped.
@@ -197,7 +229,7 @@ impl Fetched {
     /// Ends the set that was begun.
     pub fn end_set(&mut self) {
         if let Ok(set) = self.appended.end_indexed() {
-            self.sets.push(Entry { head: Head::unseen(set), appended: true });
+            self.append(Head::unseen(set));
         }
     }
 
@@ -211,6 +243,7 @@ impl Fetched {
     /// Takes all sets out of the result, to be put back one by one ([`Fetched::keep`]) or read as operands
     /// ([`Fetched::operand`]).
     pub fn set_aside(&mut self) {
+        self.selection = None;
         self.aside.clear();
         std::mem::swap(&mut self.aside, &mut self.sets);
     }
@@ -225,6 +258,12 @@ impl Fetched {
         self.aside.get(at).map(|set| self.view(set))
     }
 
+    fn append(&mut self, head: Head) {
+        self.selection = None;
+        self.sets.push(Entry { head, appended: true });
+    }
+
+    #[inline]
     fn view(&self, set: &Entry) -> SetRef<'_> {
         match set.appended {
             false => set.head.view(&self.body, self.bias),
@@ -331,6 +370,57 @@ mod tests {
         assert_eq!(derived.get(0).unwrap().1.to_value(ValueType::U64), Err(PmError::CONV));
     }
 
+    #[test]
+    fn sets_that_were_selected_before_are_where_they_were() {
+        let record = |number: u32| {
+            let mut sets = SetsWriter::with_lead(0, usize::MAX);
+            for pmid in 1..4 {
+                sets.begin_set(Pmid(pmid)).unwrap();
+                sets.value(-1, &Value::U64(u64::from(number * 10 + pmid))).unwrap();
+                sets.end_set().unwrap();
+            }
+            sets.place_blocks(sets.sets_len() / 4).unwrap();
+            sets.parts().concat()
+        };
+        let values = |fetched: &Fetched| -> Vec<Value> {
+            let sets = fetched.sets().map(|set| set.to_values(ValueType::U64).unwrap().values.unwrap());
+            sets.map(|mut values| values.remove(0).value).collect()
+        };
+        let [data, later] = [record(1), record(2)];
+        let (layout, selection) = (read(&data, 0, 3, 0), Selection::next());
+        let wanted = || [(Pmid(3), Some(2)), (Pmid(1), Some(0))].into_iter();
+        let mut fetched = Fetched::new();
+        fetched.select(Timestamp::new(1, 0), layout.sets(&data), selection, wanted());
+        assert_eq!((values(&fetched), fetched.selection()), (vec![Value::U64(13), Value::U64(11)], selection));
+        let nothing_new = || std::iter::from_fn(|| panic!("it is known"));
+        fetched.select(Timestamp::new(2, 0), layout.sets(&later), selection, nothing_new());
+        assert_eq!(fetched.timestamp, Timestamp::new(2, 0));
+        assert_eq!((values(&fetched), fetched.selection()), (vec![Value::U64(23), Value::U64(21)], selection));
+        // Whatever comes of it otherwise, it is no more what was selected.
+        let changes: [fn(&mut Fetched); 5] = [
+            |fetched| fetched.push_error(Pmid(7), PmError::VALUE),
+            |fetched| {
+                fetched.begin_set(Pmid(7));
+                fetched.end_set();
+            },
+            Fetched::set_aside,
+            Fetched::clear,
+            |fetched| assert!(fetched.decode(&[]).is_err()),
+        ];
+        for change in changes {
+            fetched.select(Timestamp::new(1, 0), layout.sets(&data), selection, wanted());
+            change(&mut fetched);
+            assert_eq!(fetched.selection(), None);
+            fetched.select(Timestamp::new(2, 0), layout.sets(&later), selection, wanted());
+            assert_eq!(values(&fetched), [Value::U64(23), Value::U64(21)]);
+        }
+        // Another one is looked for.
+        let other = Selection::next();
+        assert_ne!(other, selection);
+        fetched.select(Timestamp::new(3, 0), layout.sets(&data), other, wanted().take(1));
+        assert_eq!(values(&fetched), [Value::U64(13)]);
+    }
+
     /// Sets that begin at `start`, with places that are larger than offsets by `bias`.
     fn read(data: &[u8], start: usize, count: usize, bias: u32) -> crate::Layout {
         let mut layout = crate::Layout::default();
@@ -355,7 +445,8 @@ mod tests {
             let layout = read(&data, lead * 4, count, bias);
             let sets = layout.sets(&data);
             let mut all = Fetched::new();
-            all.select(fetched.timestamp, sets, sets.iter().enumerate().map(|(at, set)| (set.pmid, Some(at))));
+            let each = sets.iter().enumerate().map(|(at, set)| (set.pmid, Some(at)));
+            all.select(fetched.timestamp, sets, None, each);
             prop_assert_eq!(raw(&all), raw(&fetched));
             all.select_all(fetched.timestamp, sets);
             prop_assert_eq!(raw(&all), raw(&fetched));
@@ -367,13 +458,13 @@ mod tests {
             // In another order, or with others among them, it is not.
             let mut picked = Fetched::new();
             let other = [(Pmid(0), None), (sets.get(count - 1).unwrap().pmid, Some(count - 1))];
-            picked.select(fetched.timestamp, sets, other.into_iter());
+            picked.select(fetched.timestamp, sets, None, other.into_iter());
             prop_assert!(picked.whole().is_none());
             prop_assert_eq!(picked.len(), 2);
             prop_assert_eq!(picked.set(0).unwrap().values.unwrap().len(), 0);
             prop_assert_eq!(&raw(&picked).sets[1], &raw(&fetched).sets[count - 1]);
             let reverse = (0..count).rev().map(|at| (sets.get(at).unwrap().pmid, Some(at)));
-            picked.select(fetched.timestamp, sets, reverse);
+            picked.select(fetched.timestamp, sets, None, reverse);
             prop_assert_eq!(picked.whole().is_some(), count == 1);
             all.push_error(Pmid(1), PmError::VALUE);
             prop_assert!(all.whole().is_none());

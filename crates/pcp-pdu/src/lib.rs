@@ -44,7 +44,7 @@ pub use creds::{Cred, CredFlags, Creds, PROTOCOL_VERSION};
 pub use error::{Challenge, ErrorPdu, Features, StateChange};
 pub use fault::{EncodeError, PduError, Problem, Unsendable};
 pub use fetch::Fetch;
-pub use fetched::Fetched;
+pub use fetched::{Fetched, Selection};
 pub use frame::{Frame, FrameError, FrameReader, HEADER_LEN};
 pub use instance::{InstanceEntry, InstanceList, InstanceReq};
 pub use label::{LabelPdu, LabelTarget, label_text};

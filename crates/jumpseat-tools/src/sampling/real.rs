@@ -1,31 +1,40 @@
 //! Numbers with a point, in columns: four digits or so, whatever their size (`docs/pcp/tools.md` 5.6).
 
-use pcp_model::c_number::{exponential, fixed};
+use pcp_model::c_number::{put_exponential, put_fixed};
 
 /// Puts a number into a column, its blanks included: so that points are about below each other, numbers that take less
-/// digits have blanks after them.
-pub(super) fn put_real(value: f64, width: usize, line: &mut Vec<u8>) {
-    let (digits, after) = if value.is_nan() {
-        ("nan.".to_owned(), 4)
+/// digits have blanks after them. `text` is memory to use, whatever is in it.
+pub(super) fn put_real(value: f64, width: usize, text: &mut String, line: &mut Vec<u8>) {
+    text.clear();
+    let after = if value.is_nan() {
+        text.push_str("nan.");
+        4
     } else if value.is_infinite() {
-        (if value < 0.0 { "-INF" } else { "INF" }.to_owned(), 0)
+        text.push_str(if value < 0.0 { "-INF" } else { "INF" });
+        0
     } else if value == 0.0 {
-        (if value.is_sign_negative() { "-0.0" } else { "0.0" }.to_owned(), 3)
+        text.push_str(if value.is_sign_negative() { "-0.0" } else { "0.0" });
+        3
     // Negative numbers, too: the bounds are those of PCP, which does not look at the sign apart.
     } else if !(0.1..=9_999.0).contains(&value) {
-        (upper(value), 0)
-    } else if value <= 0.9999 {
-        (fixed(value, 4), 0)
-    } else if value <= 9.999 {
-        (fixed(value, 3), 1)
-    } else if value <= 99.99 {
-        (fixed(value, 2), 2)
-    } else if value <= 999.9 {
-        (fixed(value, 1), 3)
+        put_exponential(text, value, 3);
+        text.make_ascii_uppercase();
+        0
     } else {
-        (fixed(value, 0) + ".", 4)
+        let (digits, after) = match value {
+            ..=0.9999 => (4, 0),
+            ..=9.999 => (3, 1),
+            ..=99.99 => (2, 2),
+            ..=999.9 => (1, 3),
+            _ => (0, 4),
+        };
+        put_fixed(text, value, digits);
+        if digits == 0 {
+            text.push('.');
+        }
+        after
     };
-    put_right(&digits, width.saturating_sub(after), line);
+    put_right(text, width.saturating_sub(after), line);
     line.resize(line.len() + after, b' ');
 }
 
@@ -40,20 +49,13 @@ pub(super) fn fallen(width: usize) -> String {
     format!("{:>width$}", '!')
 }
 
-/// `%.3E`.
-fn upper(value: f64) -> String {
-    let mut text = exponential(value, 3);
-    text.make_ascii_uppercase();
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn real(value: f64, width: usize) -> String {
         let mut line = Vec::new();
-        put_real(value, width, &mut line);
+        put_real(value, width, &mut String::from("whatever"), &mut line);
         String::from_utf8(line).expect("digits and blanks")
     }
 

@@ -32,6 +32,9 @@ pub(super) struct Table {
     last: Option<TimedValues>,
     /// Whether there was a line since rates last started.
     any_shown: bool,
+    /// The line that is printed, and a number in it.
+    line: Vec<u8>,
+    number: String,
 }
 
 /// What columns there are.
@@ -83,7 +86,9 @@ impl TimedValues {
     /// Values of the metric's type; others are left out.
     pub(super) fn decode(time: Timestamp, values: ValuesRef<'_>, value_type: ValueType) -> TimedValues {
         let typed = |(inst, value): (Inst, ValueRef<'_>)| Some((inst, value.to_value(value_type).ok()?));
-        TimedValues { time, values: values.iter().filter_map(typed).collect() }
+        let mut all = Vec::with_capacity(values.len());
+        all.extend(values.iter().filter_map(typed));
+        TimedValues { time, values: all }
     }
 }
 
@@ -112,6 +117,8 @@ impl Table {
             named: false,
             last: None,
             any_shown: false,
+            line: Vec::new(),
+            number: String::new(),
         }
     }
 
@@ -133,18 +140,19 @@ impl Table {
             let shown = if any_shown { Shown::NoValues } else { Shown::Nothing };
             return Taken { shown, counts: false };
         };
-        let rates = self.last.iter().flat_map(|new| {
+        let mut rates = Vec::new();
+        if let Some(new) = &self.last {
             let elapsed = rate::seconds(last.time, new.time);
-            new.values.iter().map(move |(inst, value)| (inst, value, elapsed))
-        });
-        let rates = rates.filter_map(|(inst, value, elapsed)| {
-            // An instance that is new has no rate yet.
-            let (_, old) = last.values.iter().find(|(other, _)| other == inst)?;
-            let (old, value) = (as_number(old)?, as_number(value)?);
-            let rate = rate::rate(old, value, self.desc.value_type, elapsed, self.desc.units, self.wraps);
-            Some((*inst, Value::Double(rate)))
-        });
-        Taken { shown: Shown::Values(rates.collect()), counts: true }
+            rates.reserve(new.values.len());
+            rates.extend(new.values.iter().enumerate().filter_map(|(at, (inst, value))| {
+                // An instance that is new has no rate yet.
+                let old = of_instance(&last.values, at, *inst)?;
+                let (old, value) = (as_number(old)?, as_number(value)?);
+                let rate = rate::rate(old, value, self.desc.value_type, elapsed, self.desc.units, self.wraps);
+                Some((*inst, Value::Double(rate)))
+            }));
+        }
+        Taken { shown: Shown::Values(rates), counts: true }
     }
 
     /// Recording was interrupted: rates start anew.
@@ -160,8 +168,8 @@ impl Table {
             return;
         }
         // Columns do not come and go with values: the names are asked for again if there is a new one.
-        let known = |inst: &Inst| self.columns.of.iter().any(|(other, _)| other == inst);
-        let is_due = self.columns.of.is_empty() || (self.begun && !present.iter().all(known));
+        let known = |(at, inst): (usize, &Inst)| of_instance(&self.columns.of, at, *inst).is_some();
+        let is_due = self.columns.of.is_empty() || (self.begun && !present.iter().enumerate().all(known));
         if self.columns.grow && is_due {
             if let Ok(all) = all_instances(context, self.desc.indom) {
                 self.columns.of = all;
@@ -178,17 +186,20 @@ impl Table {
     }
 
     /// Prints a line of values. It begins with a stamp, empty for values of now.
-    pub(super) fn print(&self, stamp: &str, shown: &[(Inst, Value)], clock: &Clock, out: &mut Out) {
-        let mut line = self.style.label(stamp).into_bytes();
+    pub(super) fn print(&mut self, stamp: &str, shown: &[(Inst, Value)], clock: &Clock, out: &mut Out) {
+        let mut line = std::mem::take(&mut self.line);
+        let mut number = std::mem::take(&mut self.number);
+        line.clear();
+        line.extend_from_slice(self.style.label(stamp).as_bytes());
         if self.desc.indom == InDom::NULL {
             match shown.first() {
-                Some((_, value)) => self.value(value, clock, &mut line),
+                Some((_, value)) => self.value(value, clock, &mut number, &mut line),
                 None => line.extend_from_slice(format!("{:>1$}", '?', self.width).as_bytes()),
             }
         } else {
-            for (inst, _) in &self.columns.of {
-                match shown.iter().find(|(other, _)| other == inst) {
-                    Some((_, value)) => self.value(value, clock, &mut line),
+            for (at, (inst, _)) in self.columns.of.iter().enumerate() {
+                match of_instance(shown, at, *inst) {
+                    Some(value) => self.value(value, clock, &mut number, &mut line),
                     None => line
                         .extend_from_slice(self.style.label(&format!("{:>1$}", '?', self.width)).as_bytes()),
                 }
@@ -200,6 +211,7 @@ impl Table {
             line.push(b'\n');
             out.bytes(&line);
         }
+        (self.line, self.number) = (line, number);
         self.warn_of_unknown(shown, clock, out);
     }
 
@@ -230,8 +242,9 @@ impl Table {
         if !self.columns.grow || self.desc.indom == InDom::NULL {
             return;
         }
-        let unknown = |(inst, _): &&(Inst, Value)| self.columns.of.iter().all(|(other, _)| other != inst);
-        let mut unknown: Vec<_> = shown.iter().filter(unknown).collect();
+        let known = |at: usize, inst: Inst| of_instance(&self.columns.of, at, inst).is_some();
+        let unknown = shown.iter().enumerate().filter(|(at, (inst, _))| !known(*at, *inst));
+        let mut unknown: Vec<_> = unknown.map(|(_, shown)| shown).collect();
         unknown.sort_by_key(|(inst, _)| *inst);
         for (inst, value) in unknown {
             let mut text = Vec::new();
@@ -242,7 +255,7 @@ impl Table {
         }
     }
 
-    fn value(&self, value: &Value, clock: &Clock, line: &mut Vec<u8>) {
+    fn value(&self, value: &Value, clock: &Clock, number: &mut String, line: &mut Vec<u8>) {
         // Whole numbers and text are printed as everywhere; numbers with a point have PCP's rules for columns.
         if !matches!(value, Value::Float(_) | Value::Double(_)) {
             return print_value(value, self.squash, |seconds| clock.utc_offset(seconds), line);
@@ -252,8 +265,18 @@ impl Table {
             _ if self.counter && v < 0.0 => {
                 line.extend_from_slice(self.style.warning(&real::fallen(self.width)).as_bytes());
             }
-            Some(digits) => put_right(&c_number::fixed(v, digits), self.width, line),
-            None => put_real(v, self.width, line),
+            Some(digits) => {
+                number.clear();
+                c_number::put_fixed(number, v, digits);
+                put_right(number, self.width, line);
+            }
+            None => put_real(v, self.width, number, line),
         }
     }
+}
+
+/// What is of an instance. Samples have instances in one order, nearly always, so it is looked for where it should be first.
+fn of_instance<T>(all: &[(Inst, T)], at: usize, inst: Inst) -> Option<&T> {
+    let there = all.get(at).filter(|(other, _)| *other == inst);
+    there.or_else(|| all.iter().find(|(other, _)| *other == inst)).map(|(_, found)| found)
 }

@@ -11,8 +11,10 @@ use byteorder::{BigEndian, ByteOrder};
 use super::super::{Archive, LogLabel};
 use super::error::WriteError;
 use super::files::Growing;
+use super::held::Last;
 use super::label::{LABEL_LEN, LabelInfo, MAGIC, Role};
-use super::writer::{ArchiveWriter, ENTRY_LEN, Files, Last, WriteOptions, member, put_entry};
+use super::members::{ENTRY_LEN, Files, member, put_entry};
+use super::writer::{ArchiveWriter, WriteOptions};
 use pcp_model::{InDom, Instance, Pmid, Timestamp};
 use pcp_pdu::{LabelTarget, TextLevel, TextTarget};
 

@@ -8,8 +8,8 @@
 //!
 //! **Whenever the writer dies, what it wrote can be read.** A reader of PCP's refuses an archive whose metadata
 //! ends in the middle of a record, takes a data volume up to its last whole record, and ignores half an index
-//! entry. So metadata grows by whole batches or not at all ([`files`]), values and index entries are appended
-//! with one write each, and nothing points to what is not there yet. Files come into being with the first
+//! entry. So metadata grows by whole batches or not at all ([`files`]), records and index entries are appended
+//! with one write each, or some at once ([`held`]), and nothing points to what is not there yet. Files come into being with the first
 //! record, never with a label alone, which readers refuse too.
 //!
 //! **Cost of a record:** one walk over its values, two copies (sets and blocks grow apart, and then go to one buffer),
@@ -18,8 +18,10 @@
 mod append;
 mod error;
 mod files;
+mod held;
 mod indom;
 mod label;
+mod members;
 mod metadata;
 mod record;
 mod writer;

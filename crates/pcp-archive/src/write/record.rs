@@ -37,7 +37,7 @@ impl RecordWriter {
         fetched: &Fetched,
         logged: impl Fn(Pmid) -> Pmid,
     ) -> bool {
-        let is_as_fetched = || fetched.sets().all(|set| logged(set.pmid) == set.pmid);
+        let is_as_fetched = || fetched.pmids().all(|pmid| logged(pmid) == pmid);
         if let Some(whole) = fetched.whole().filter(|_| is_as_fetched()) {
             return put_whole(out, time, whole);
         }

@@ -1,17 +1,15 @@
 //! The writer of an archive.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
-
-use bytes::BufMut;
-use nix::fcntl::Flock;
 
 use super::error::WriteError;
 use super::files::Growing;
+use super::held::{Held, Last};
 use super::label::{LABEL_LEN, LabelInfo, Role};
+use super::members::{Files, member};
 use super::record::RecordWriter;
-use super::{indom, metadata, put_stamp};
+use super::{indom, metadata};
 use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, Pmid, Timestamp};
 use pcp_pdu::{Fetched, LabelTarget, SetRef, TextLevel, TextTarget};
 
@@ -25,13 +23,22 @@ pub struct WriteOptions {
     pub volume_size: u64,
     /// Bytes of values after which there is an entry in the temporal index.
     pub index_every: u64,
+    /// Records are held back until they are so many bytes, and then written at once; 0: each is written for itself, so that who
+    /// reads along sees it, and nothing is lost with the process.
+    pub together: usize,
 }
 
 impl Default for WriteOptions {
-    /// One volume, however large; an entry for every 100,000 bytes.
+    /// One volume, however large; an entry for every 100,000 bytes; each record for itself.
     fn default() -> WriteOptions {
-        WriteOptions { volume_size: u64::MAX, index_every: 100_000 }
+        WriteOptions { volume_size: u64::MAX, index_every: 100_000, together: 0 }
     }
+}
+
+impl WriteOptions {
+    /// What is held back where nobody reads along and all could be written again. The system takes a quarter of the time for a
+    /// quarter of a megabyte at once that it takes for records of some kilobytes.
+    pub const AT_ONCE: usize = 256 << 10;
 }
 
 /// Writes an archive. Descriptors, instances, labels and texts are collected until the next record, and go to
@@ -41,7 +48,9 @@ impl Default for WriteOptions {
 /// A derived metric is recorded as one that is not: its identifier gets the bit that pmlogger gives it
 /// ([`ArchiveWriter::logged`]), everywhere.
 ///
-/// After an error the archive ends with the last whole record, and the writer can be used on.
+/// After an error the archive ends with the last whole record that found room, and the writer can be used on. What is held back
+/// ([`WriteOptions::together`]) is written when the writer is dropped, at the latest; who wants to know whether that went well calls
+/// [`ArchiveWriter::flush`].
 #[derive(Debug)]
 pub struct ArchiveWriter {
     base: PathBuf,
@@ -53,10 +62,10 @@ pub struct ArchiveWriter {
     texts: HashMap<(TextTarget, TextLevel), String>,
     /// Metadata that is not on disk yet.
     batch: Vec<u8>,
-    /// Room for a label, then the record.
-    record: Vec<u8>,
+    held: Held,
     values: RecordWriter,
     files: Option<Files>,
+    /// The end of what was taken, held back or written.
     last: Last,
 }
 
@@ -64,28 +73,6 @@ pub struct ArchiveWriter {
 struct Described {
     desc: Desc,
     names: Vec<String>,
-}
-
-#[derive(Debug)]
-pub(super) struct Files {
-    pub start: Timestamp,
-    pub meta: Growing,
-    pub volume: Growing,
-    pub number: u32,
-    pub index: Growing,
-    /// Where in the volume the last entry of the index points to, if it is in this one.
-    pub indexed: Option<u64>,
-    /// Bytes of the volumes before.
-    pub before: u64,
-    /// Held on the index, so that nobody else writes.
-    pub _lock: Flock<File>,
-}
-
-/// The end of what was written.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Last {
-    pub time: Option<Timestamp>,
-    pub is_mark: bool,
 }
 
 impl ArchiveWriter {
@@ -120,7 +107,7 @@ impl ArchiveWriter {
             labels: HashMap::new(),
             texts: HashMap::new(),
             batch: Vec::new(),
-            record: Vec::new(),
+            held: Held::default(),
             values: RecordWriter::new(),
             files: None,
             last: Last::default(),
@@ -130,6 +117,7 @@ impl ArchiveWriter {
     /// Goes on where those files end.
     pub(super) fn go_on(&mut self, files: Files, last: Last) {
         self.files = Some(files);
+        self.held.written = last;
         self.last = last;
     }
 
@@ -172,10 +160,10 @@ impl ArchiveWriter {
         self.last.time
     }
 
-    /// Bytes in all files, but for volumes that were there when it was continued.
+    /// Bytes in all files, but for volumes that were there when it was continued. Records that are held back count.
     pub fn size(&self) -> u64 {
         let size = |files: &Files| files.before + files.meta.len + files.volume.len + files.index.len;
-        self.files.as_ref().map_or(0, size)
+        self.files.as_ref().map_or(0, size) + self.held.len() as u64
     }
 
     /// The current data volume's number.
@@ -261,8 +249,7 @@ impl ArchiveWriter {
         }
         let time = fetched.timestamp;
         self.check_time(time)?;
-        self.begin_record();
-        match self.values.put(&mut self.record, time, fetched, ArchiveWriter::logged) {
+        match self.values.put(self.held.begin(), time, fetched, ArchiveWriter::logged) {
             true => self.commit(Last { time: Some(time), is_mark: false }),
             false => Err(WriteError::TooLarge),
         }
@@ -284,8 +271,8 @@ impl ArchiveWriter {
     /// As [`ArchiveWriter::result`].
     pub(crate) fn begin(&mut self, start: Timestamp) -> Result<(), WriteError> {
         if self.files.is_none() {
-            self.begin_record();
-            self.files = Some(Files::create(&self.base, &self.label, start, &self.batch, &mut self.record)?);
+            self.held.begin();
+            self.files = Some(Files::create(&self.base, &self.label, start, &self.batch, self.held.labelled())?);
             self.batch.clear();
         }
         Ok(())
@@ -312,10 +299,9 @@ impl ArchiveWriter {
         sets: impl Iterator<Item = SetRef<'a>>,
     ) -> Result<(), WriteError> {
         self.check_time(time)?;
-        self.begin_record();
         let mut sets = sets.peekable();
         let is_mark = sets.peek().is_none();
-        match self.values.put_all(&mut self.record, time, sets) {
+        match self.values.put_all(self.held.begin(), time, sets) {
             true => self.commit(Last { time: Some(time), is_mark }),
             false => Err(WriteError::TooLarge),
         }
@@ -329,8 +315,7 @@ impl ArchiveWriter {
         match self.last.time {
             Some(last) if !self.last.is_mark => {
                 let time = Timestamp::from_nanos(last.as_nanos() + MARK_AFTER).min(next);
-                self.begin_record();
-                self.values.put_mark(&mut self.record, time);
+                self.values.put_mark(self.held.begin(), time);
                 self.commit(Last { time: Some(time), is_mark: true })?;
                 Ok(true)
             }
@@ -362,12 +347,21 @@ impl ArchiveWriter {
     /// # Errors
     /// What the system says.
     pub fn flush(&mut self) -> Result<(), WriteError> {
+        self.settle()?;
         let (Some(files), Some(time)) = (&mut self.files, self.last.time) else { return Ok(()) };
         write_batch(&mut files.meta, &mut self.batch)?;
         if files.indexed != Some(files.volume.len) {
             files.add_entry(time, files.meta.len, files.volume.len)?;
         }
         [&files.meta, &files.volume, &files.index].into_iter().try_for_each(Growing::sync)
+    }
+
+    /// Writes what is held back. After an error the last record is the last that found room.
+    fn settle(&mut self) -> Result<(), WriteError> {
+        let Some(files) = &mut self.files else { return Ok(()) };
+        let settled = self.held.settle(files);
+        self.last = self.held.written;
+        settled
     }
 
     fn check_time(&self, time: Timestamp) -> Result<(), WriteError> {
@@ -377,102 +371,58 @@ impl ArchiveWriter {
         }
     }
 
-    fn begin_record(&mut self) {
-        self.record.clear();
-        self.record.resize(LABEL_LEN, 0);
-    }
-
-    /// Writes the metadata collected, then the record, then the index entry if there has to be one.
+    /// Writes the metadata collected, then the record, then the index entry if there has to be one; or holds the latter two back.
     fn commit(&mut self, last: Last) -> Result<(), WriteError> {
         let Some(time) = last.time else { return Ok(()) };
         let Some(files) = &mut self.files else {
-            self.files = Some(Files::create(&self.base, &self.label, time, &self.batch, &mut self.record)?);
+            let first = self.held.labelled();
+            self.files = Some(Files::create(&self.base, &self.label, time, &self.batch, first)?);
             self.batch.clear();
-            self.last = last;
+            self.took_label(last);
             return Ok(());
         };
-        let meta_at = files.meta.len;
+        let meta = files.meta.len;
         write_batch(&mut files.meta, &mut self.batch)?;
-        let record = &self.record[LABEL_LEN..];
-        let len = files.volume.len.saturating_add(record.len() as u64);
-        if len > self.options.volume_size && files.volume.len > LABEL_LEN as u64 {
-            files.next_volume(&self.base, &self.label, &mut self.record)?;
-        } else {
-            files.volume.append(record)?;
+        let at = files.volume.len + self.held.len() as u64;
+        let len = at.saturating_add(self.held.begun().len() as u64);
+        if len > self.options.volume_size && at > LABEL_LEN as u64 {
+            return self.begin_volume(last, time, meta);
         }
+        let is_indexed = files.indexed.is_none_or(|indexed| at - indexed >= self.options.index_every);
+        if is_indexed {
+            files.indexed = Some(at);
+        }
+        self.held.keep(last, is_indexed.then_some(meta));
         self.last = last;
-        let at = files.volume.len - (self.record.len() - LABEL_LEN) as u64;
-        match files.indexed.is_none_or(|indexed| at - indexed >= self.options.index_every) {
-            true => files.add_entry(time, meta_at, at),
+        match self.held.len() >= self.options.together {
+            true => self.settle(),
             false => Ok(()),
         }
     }
-}
 
-impl Files {
-    /// Makes the files of an archive that begins with that record.
-    fn create(
-        base: &Path,
-        info: &LabelInfo,
-        start: Timestamp,
-        batch: &[u8],
-        record: &mut [u8],
-    ) -> Result<Files, WriteError> {
-        let mut meta = Growing::create(member(base, Role::Meta))?;
-        meta.append(&[&info.encode(start, Role::Meta), batch].concat())?;
-        // Before the values, as an empty index spoils an archive.
-        let mut index = Growing::create(member(base, Role::Index))?;
-        let lock = index.lock()?;
-        let mut entry = info.encode(start, Role::Index).to_vec();
-        put_entry(&mut entry, start, 0, LABEL_LEN as u64, LABEL_LEN as u64);
-        index.append(&entry)?;
-        let mut volume = Growing::create(member(base, Role::Volume(0)))?;
-        record[..LABEL_LEN].copy_from_slice(&info.encode(start, Role::Volume(0)));
-        volume.append(record)?;
-        Ok(Files {
-            start,
-            meta,
-            volume,
-            number: 0,
-            index,
-            indexed: Some(LABEL_LEN as u64),
-            before: 0,
-            _lock: lock,
-        })
+    /// Writes what is held back to the volume, and the record to the next one.
+    fn begin_volume(&mut self, last: Last, time: Timestamp, meta: u64) -> Result<(), WriteError> {
+        self.settle()?;
+        let Some(files) = &mut self.files else { return Ok(()) };
+        files.next_volume(&self.base, &self.label, self.held.labelled())?;
+        let indexed = files.add_entry(time, meta, LABEL_LEN as u64);
+        self.took_label(last);
+        indexed
     }
 
-    /// Makes the next volume, which begins with that record.
-    fn next_volume(&mut self, base: &Path, info: &LabelInfo, record: &mut [u8]) -> Result<(), WriteError> {
-        self.volume.sync()?;
-        let number = self.number + 1;
-        let mut volume = Growing::create(member(base, Role::Volume(number)))?;
-        record[..LABEL_LEN].copy_from_slice(&info.encode(self.start, Role::Volume(number)));
-        volume.append(record)?;
-        self.before += self.volume.len;
-        self.volume = volume;
-        self.number = number;
-        self.indexed = None;
-        Ok(())
-    }
-
-    fn add_entry(&mut self, time: Timestamp, meta: u64, data: u64) -> Result<(), WriteError> {
-        let mut entry = Vec::with_capacity(ENTRY_LEN);
-        put_entry(&mut entry, time, self.number, meta, data);
-        self.index.append(&entry)?;
-        self.indexed = Some(data);
-        Ok(())
+    /// The record begun went into a file together with the file's label.
+    fn took_label(&mut self, last: Last) {
+        self.held.begin();
+        self.held.written = last;
+        self.last = last;
     }
 }
 
-/// Bytes of an entry of the index.
-pub(super) const ENTRY_LEN: usize = 32;
-
-/// Appends an entry of the index (`docs/pcp/archive.md` 6): the file lengths when the record of that time came.
-pub(super) fn put_entry(out: &mut Vec<u8>, time: Timestamp, volume: u32, meta: u64, data: u64) {
-    put_stamp(out, time);
-    out.put_u32(volume);
-    out.put_u64(meta);
-    out.put_u64(data);
+impl Drop for ArchiveWriter {
+    fn drop(&mut self) {
+        // Who wants to know of errors flushes.
+        let _ = self.settle();
+    }
 }
 
 fn write_batch(meta: &mut Growing, batch: &mut Vec<u8>) -> Result<(), WriteError> {
@@ -496,15 +446,4 @@ fn difference(a: &Desc, b: &Desc) -> Option<&'static str> {
     } else {
         None
     }
-}
-
-/// The path of a file of the archive.
-pub(super) fn member(base: &Path, role: Role) -> PathBuf {
-    let mut path = base.as_os_str().to_owned();
-    match role {
-        Role::Meta => path.push(".meta"),
-        Role::Index => path.push(".index"),
-        Role::Volume(number) => path.push(format!(".{number}")),
-    }
-    path.into()
 }

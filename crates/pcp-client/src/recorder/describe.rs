@@ -105,6 +105,10 @@ impl Recorder {
     /// The domains of values whose instances the archive does not have, or of all where the source's may have
     /// changed.
     fn describe_instances(&mut self) -> Result<(), RecordError> {
+        let selection = self.fetched.selection();
+        if selection.is_some() && selection == self.described && !self.stale {
+            return Ok(());
+        }
         let time = self.fetched.timestamp;
         let mut asked: HashMap<InDom, Vec<Instance>> = HashMap::new();
         for (metric, set) in self.metrics.iter_mut().zip(self.fetched.sets()) {
@@ -127,6 +131,7 @@ impl Recorder {
         for indom in asked.into_keys() {
             self.label(time, LabelTarget::Instances(indom))?;
         }
+        self.described = selection;
         Ok(())
     }
 

@@ -36,6 +36,7 @@ impl Recorder {
         let mut before: HashMap<Pmid, Metric> =
             before.into_iter().map(|metric| (metric.desc.pmid, metric)).collect();
         self.pmids.clear();
+        self.described = None;
         let found = self.identify(names)?;
         let pmids: Vec<Pmid> = found.iter().map(|(_, pmid)| *pmid).collect();
         let descs = if pmids.is_empty() { Vec::new() } else { self.context.descs(&pmids)? };

@@ -203,6 +203,10 @@ fn open_archive(args: &RecordArgs, label: LabelInfo) -> Result<ArchiveWriter, St
     if let Some(size) = args.volume_size {
         options.volume_size = size;
     }
+    // Of an archive all can be taken again; what comes from a host cannot.
+    if !args.from.is_empty() {
+        options.together = WriteOptions::AT_ONCE;
+    }
     let host = label.host.clone();
     let archive = match args.append {
         true => ArchiveWriter::append(&args.archive, label, options),
@@ -219,7 +223,7 @@ fn explain(error: &WriteError) -> String {
     match error {
         WriteError::Exists(_) => format!("{error}: --append continues it"),
         WriteError::Io { error: system, .. } if is_full(system) => {
-            format!("{error}; the archive ends with the sample before")
+            format!("{error}; the archive ends with the last sample that found room")
         }
         _ => error.to_string(),
     }

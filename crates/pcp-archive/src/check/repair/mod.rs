@@ -191,7 +191,8 @@ pub fn repair(
         pid: label.pid,
     };
     let place = workplace(out)?;
-    let mut writer = ArchiveWriter::create(place.path().join(WRITTEN), info, WriteOptions::default())?;
+    let options = WriteOptions { together: WriteOptions::AT_ONCE, ..WriteOptions::default() };
+    let mut writer = ArchiveWriter::create(place.path().join(WRITTEN), info, options)?;
     writer.begin(start)?;
     let mut losses = losses(&survey.checked);
     losses.insert(Loss::Foreign, survey.foreign);
