@@ -61,8 +61,15 @@ impl Ticker {
         let wake = self.next.max(now + pause.unwrap_or_default());
         let ends = end.map(|end| now + until(end));
         loop {
-            if self.signals.read_signal()?.is_some() {
-                return Ok(Woken::End);
+            let left = ends.map_or(wake, |ends| ends.min(wake)).saturating_duration_since(Instant::now());
+            // Rounded up, lest it wakes up too early again and again. A signal is heard where nothing is waited for, too.
+            let left = left.as_nanos().div_ceil(1_000_000);
+            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+            match poll(&mut [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)], timeout) {
+                Ok(0) | Err(nix::errno::Errno::EINTR) => {}
+                Ok(_) if self.signals.read_signal()?.is_some() => return Ok(Woken::End),
+                Ok(_) => {}
+                Err(errno) => return Err(errno.into()),
             }
             let now = Instant::now();
             if ends.is_some_and(|ends| now >= ends) {
@@ -72,14 +79,6 @@ impl Ticker {
                 // Without a connection there is nothing to be late for.
                 let missed = if pause.is_some() { 0 } else { missed.into() };
                 return Ok(Woken::Tick { missed });
-            }
-            let left = ends.map_or(wake, |ends| ends.min(wake)) - now;
-            // Rounded up, lest it wakes up too early again and again.
-            let left = left.as_nanos().div_ceil(1_000_000);
-            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-            match poll(&mut [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)], timeout) {
-                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-                Err(errno) => return Err(errno.into()),
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Time zones as `pmNewZone(3)` takes them, and the texts of times in them (`docs/pcp/fetchgroup.md` 28).
 
+use std::path::PathBuf;
+
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{Offset, TimeZone};
 
@@ -42,7 +44,7 @@ impl Zone {
     pub fn local() -> Zone {
         let zone = match std::env::var("TZ") {
             Ok(text) => lookup(&text),
-            Err(_) => TimeZone::try_system().unwrap_or(TimeZone::UTC),
+            Err(_) => system(),
         };
         Zone { zone, text: None }
     }
@@ -156,13 +158,30 @@ fn lookup(text: &str) -> TimeZone {
     let file = if name.starts_with('/') {
         std::fs::read(name).ok().and_then(|data| TimeZone::tzif(name, &data).ok())
     } else {
-        TimeZone::get(name).ok()
+        of_database(name)
     };
     let posix = |text: &str| if only_name { None } else { TimeZone::posix(text).ok() };
     // A summer time without a rule is that of the United States.
     file.or_else(|| posix(name))
         .or_else(|| posix(&format!("{name},M3.2.0,M11.1.0")))
         .unwrap_or(TimeZone::fixed(Offset::UTC))
+}
+
+/// The zone of the machine, by the file that says it.
+fn system() -> TimeZone {
+    let file = std::fs::read("/etc/localtime").ok().and_then(|data| TimeZone::tzif("", &data).ok());
+    file.or_else(|| TimeZone::try_system().ok()).unwrap_or(TimeZone::UTC)
+}
+
+/// The zone that has that name in the database, which for C is the name of a file. To look names up in any case is to list all
+/// directories first, 140 system calls: only where the files are elsewhere.
+fn of_database(name: &str) -> Option<TimeZone> {
+    let dir = std::env::var_os("TZDIR").map_or_else(|| PathBuf::from("/usr/share/zoneinfo"), PathBuf::from);
+    match std::fs::read(dir.join(name)) {
+        Ok(data) => TimeZone::tzif(name, &data).ok(),
+        Err(_) if dir.exists() => None,
+        Err(_) => TimeZone::get(name).ok(),
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use bytes::BytesMut;
 use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 use super::secure::Secure;
 use crate::{Broken, Next, Output};
@@ -20,6 +21,9 @@ const ROUNDS: usize = 16;
 const TURN: Duration = Duration::from_millis(5);
 /// Buffers above this are given back when they are empty.
 const KEEP: usize = 1 << 16;
+
+/// A pipe is made no larger than that: what the system lets everybody do.
+const WIDEST: usize = 1 << 20;
 
 /// Why a line is at its end.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +61,6 @@ impl Channel {
 }
 
 fn nonblocking(fd: OwnedFd) -> io::Result<File> {
-    use nix::fcntl::{FcntlArg, OFlag, fcntl};
     let flags = OFlag::from_bits_retain(fcntl(&fd, FcntlArg::F_GETFL)?);
     fcntl(&fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
     Ok(File::from(fd))
@@ -103,14 +106,18 @@ struct Outgoing {
     error: Option<io::Error>,
     /// Bytes written so far.
     written: u64,
+    /// What the pipe holds, if it is one and can be made wider.
+    pipe: Option<usize>,
 }
 
 impl Line {
     pub(super) fn new(channel: Channel) -> Line {
+        let room = channel.output.as_ref().and_then(|out| fcntl(out, FcntlArg::F_GETPIPE_SZ).ok());
+        let pipe = room.and_then(|room| usize::try_from(room).ok());
         Line {
             channel,
             input: BytesMut::new(),
-            outgoing: Outgoing::default(),
+            outgoing: Outgoing { pipe, ..Outgoing::default() },
             certificate: None,
             unfinished: false,
             paused: false,
@@ -332,6 +339,7 @@ impl Output for Sender<'_> {
         }
         let mut skip = 0;
         if self.outgoing.is_clear() {
+            self.outgoing.widen(self.out, parts.iter().map(|part| part.len()).sum());
             skip = self.outgoing.write(self.out, parts);
         }
         for part in parts {
@@ -353,6 +361,19 @@ impl Output for Sender<'_> {
 impl Outgoing {
     fn to<'a>(&'a mut self, out: &'a mut File, turn: Instant) -> Sender<'a> {
         Sender { outgoing: self, out, turn }
+    }
+
+    /// Makes a pipe wider that does not hold so many bytes: each time that it is full costs both sides a turn of the scheduler.
+    fn widen(&mut self, out: &File, bytes: usize) {
+        if let Some(room) = self.pipe
+            && bytes > room
+            && room < WIDEST
+        {
+            let wanted = bytes.checked_next_power_of_two().unwrap_or(WIDEST).min(WIDEST);
+            // A user has only so much for pipes. What there is will do, then.
+            let widened = fcntl(out, FcntlArg::F_SETPIPE_SZ(wanted as i32)).ok();
+            self.pipe = widened.and_then(|room| usize::try_from(room).ok());
+        }
     }
 
     fn is_clear(&self) -> bool {
@@ -420,6 +441,35 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+
+    #[test]
+    fn a_pipe_is_made_wide_enough_for_an_answer() {
+        let (requests, asks) = nix::unistd::pipe().unwrap();
+        let (replies, answers) = nix::unistd::pipe().unwrap();
+        let mut line = Line::new(Channel::pipes(requests, answers).unwrap());
+        let mut replies = File::from(replies);
+        let mut sent = |len: usize| {
+            let answer: Vec<u8> = (0..len).map(|n| n as u8).collect();
+            let before = line.written();
+            line.say(|out| out.send([&answer[..7], &answer[7..]])).unwrap();
+            let at_once = line.written() - before;
+            let mut read = vec![0; len];
+            let mut rest = &mut read[..];
+            while !rest.is_empty() {
+                let taken = replies.read(rest).unwrap();
+                rest = &mut rest[taken..];
+                line.say(|_| {}).unwrap();
+                line.drive(&mut [0; 9], |_, _| Ok(Next::Input)).unwrap();
+            }
+            assert_eq!(read, answer);
+            at_once
+        };
+        assert_eq!(sent(10), 10);
+        assert_eq!(sent(300_000), 300_000);
+        assert!((1_000_000..3_000_000).contains(&sent(3_000_000)), "no wider than everybody may have it");
+        assert_eq!(sent(300_000), 300_000);
+        drop(asks);
+    }
 
     #[test]
     fn a_peer_with_much_to_ask_takes_turns() {
