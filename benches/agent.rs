@@ -8,8 +8,9 @@ mod common;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
-use common::clock::process_cpu;
+use common::clock::{process_cpu, thread_cpu};
 use common::{Figure, Goal, Row, race};
 use jumpseat::client::{Context, Fetched};
 use jumpseat::model::{Inst, Pmid, ValueType};
@@ -79,12 +80,36 @@ fn main() {
         ),
     ];
     for (what, mut ours, mut theirs, goal, note) in rows {
-        let times = race(common::rounds(20), [&mut || ours.cpu(), &mut || theirs.cpu()]);
-        let [ours, theirs] = times.map(|times| Figure::time(&times, FETCHES as f64, 1e-6, "us a fetch"));
-        let row = Row::new(format!("agent CPU of a fetch of {what} through pmcd"), ours);
-        let row = row.peer("pmdasample", theirs).goal(goal.map(Goal::Ratio)).headline();
+        let bytes = ours.answer_len();
+        let times =
+            race(common::rounds(20), [&mut || ours.cpu(), &mut || theirs.cpu(), &mut || bytes_alone(bytes)]);
+        let [ours, theirs, floor] =
+            times.map(|times| Figure::time(&times, FETCHES as f64, 1e-6, "us a fetch"));
+        let what = format!("agent CPU of a fetch of {what} through pmcd");
+        let row = Row::new(&what, ours).peer("pmdasample", theirs).goal(goal.map(Goal::Ratio)).headline();
         note.into_iter().fold(row, Row::note).print();
+        Row::new(what, ours).peer("waiting for as many requests, and writing as many bytes", floor).print();
     }
+}
+
+/// Processor time of a thread that waits for requests on a pipe and writes so many bytes for each into another, and nothing else.
+fn bytes_alone(len: usize) -> Duration {
+    let (mut requests, mut ask) = std::io::pipe().expect("a pipe");
+    let (mut replies, mut answer) = std::io::pipe().expect("a pipe");
+    let agent = std::thread::spawn(move || {
+        let (mut request, bytes, before) = ([0; 512], vec![0; len], thread_cpu());
+        while requests.read(&mut request).expect("a pipe") > 0 {
+            answer.write_all(&bytes).expect("a pipe");
+        }
+        thread_cpu() - before
+    });
+    let mut reply = vec![0; len];
+    for _ in 0..FETCHES {
+        ask.write_all(&[0; 32]).expect("a pipe");
+        replies.read_exact(&mut reply).expect("a pipe");
+    }
+    drop(ask);
+    agent.join().expect("it cannot fail")
 }
 
 /// A client that fetches one metric, and the agent that has it.
@@ -118,8 +143,14 @@ impl Fetch {
         Fetch { context, pmids, value_type, values: sets * first, pid, fetched: Fetched::new(), sum: None }
     }
 
+    /// Bytes of the answer, about: instances and words, or blocks as well.
+    fn answer_len(&self) -> usize {
+        let of_value = if self.value_type == ValueType::U32 { 8 } else { 20 };
+        self.values * of_value + self.pmids.len() * 12
+    }
+
     /// The agent's processor time for a number of fetches. All their values are there.
-    fn cpu(&mut self) -> std::time::Duration {
+    fn cpu(&mut self) -> Duration {
         let before = process_cpu(self.pid);
         for _ in 0..FETCHES {
             self.context.fetch(&self.pmids, &mut self.fetched).expect("pmcd is running");

@@ -156,12 +156,13 @@ fn main() {
         };
         let place = path.display();
         if let Some(pcre) = &mut pcre {
-            let [groups, all, theirs] = race(
+            let [groups, all, theirs, floor] = race(
                 rounds,
                 [
                     &mut || matched(&path, pattern).0,
                     &mut || follow(&path, FormatName::Plain, pattern),
                     &mut || asked(pcre, &format!("{place}\t{pattern}")),
+                    &mut || ask(&mut peer, &format!("lines\t{place}")).0,
                 ],
             );
             let with = "getline and PCRE2 with its JIT, groups copied out";
@@ -175,6 +176,11 @@ fn main() {
                 .peer(with, rate(&theirs))
                 .goal(goal)
                 .print();
+            for (part, ours) in [("groups copied out", &groups), ("time and record as well", &all)] {
+                Row::new(format!("{what}, {part}"), rate(ours))
+                    .peer("getline in C, nothing else", rate(&floor))
+                    .print();
+            }
         }
         if let Some(posix) = posix {
             let [all, theirs] = race(

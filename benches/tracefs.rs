@@ -2,11 +2,13 @@
 //! decoding, packing, hand over) and core thread (take, append). Pairs of threads pass a byte to and fro meanwhile.
 //!
 //! Printed: CPU time an event of both threads together, and that of the peers that are installed: `cat trace_pipe` (the
-//! kernel's own text), and `trace-cmd record` (which copies pages to a file and decodes nothing). Needs root.
+//! kernel's own text), `trace-cmd record` (which copies pages to a file and decodes nothing), and a thread that reads the pages and
+//! does nothing else. Needs root.
 
 use std::fs;
 use std::hint::black_box;
 use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -55,14 +57,15 @@ fn main() {
         println!("kernel source: NOT MEASURED: this takes root");
         return;
     }
-    let (mut ours, mut cats, mut records) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ours, mut cats, mut records, mut floors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     // The first round is to warm up.
     for round in 0..=common::rounds(5) {
-        let figures = (jumpseat(), cat(), trace_cmd());
+        let figures = (jumpseat(), cat(), trace_cmd(), pages());
         if round > 0 {
             ours.push(figures.0);
             cats.push(figures.1);
             records.extend(figures.2);
+            floors.push(figures.3);
         }
     }
     let each = |rounds: &[Figures]| Figure::costs(rounds.iter().map(Figures::nanos).collect(), "ns an event");
@@ -78,6 +81,7 @@ fn main() {
         .headline()
         .note(note)
         .print();
+    Row::new(&what, each(&ours)).peer("reading the pages, nothing else", each(&floors)).print();
     match records.is_empty() {
         false => Row::new(what, each(&ours))
             .peer("trace-cmd record, which decodes nothing", each(&records))
@@ -191,45 +195,107 @@ fn jumpseat() -> Figures {
     Figures { cpu, events, lost, wall }
 }
 
-/// An instance for `cat`, with the same buffer.
-fn cat() -> Figures {
-    let dir = PathBuf::from("/sys/kernel/tracing/instances").join(format!("bench{}", std::process::id()));
-    fs::create_dir(&dir).expect("an instance");
-    let put = |file: &str, text: &str| {
-        let mut file = fs::OpenOptions::new().write(true).open(dir.join(file)).expect("a file of tracefs");
+/// An instance of the kernel's tracing, with the same buffer as ours; removed when this is dropped.
+struct Instance {
+    dir: PathBuf,
+}
+
+impl Instance {
+    fn new() -> Instance {
+        let dir = PathBuf::from("/sys/kernel/tracing/instances").join(format!("bench{}", std::process::id()));
+        fs::create_dir(&dir).expect("an instance");
+        let instance = Instance { dir };
+        instance.put("trace_clock", "mono");
+        instance.put("buffer_size_kb", &BUFFER_KIB.to_string());
+        instance
+    }
+
+    fn put(&self, file: &str, text: &str) {
+        let mut file =
+            fs::OpenOptions::new().write(true).open(self.dir.join(file)).expect("a file of tracefs");
         file.write_all(text.as_bytes()).expect("the kernel takes it");
-    };
-    put("trace_clock", "mono");
-    put("buffer_size_kb", &BUFFER_KIB.to_string());
-    let load = Load::start();
-    put("events/sched/sched_switch/enable", "1");
-    let begun = Instant::now();
-    let before = children_cpu();
-    let mut child =
-        Command::new("cat").arg(dir.join("trace_pipe")).stdout(Stdio::null()).spawn().expect("cat");
-    std::thread::sleep(SPELL);
-    put("events/sched/sched_switch/enable", "0");
-    let wall = begun.elapsed();
-    drop(load);
-    // It may still have to read.
-    let count = |key: &str| -> u64 {
-        let cpus = fs::read_dir(dir.join("per_cpu")).expect("tracefs").flatten();
-        let stats = cpus.map(|cpu| fs::read_to_string(cpu.path().join("stats")).expect("tracefs"));
+    }
+
+    fn enable(&self, on: bool) {
+        self.put("events/sched/sched_switch/enable", if on { "1" } else { "0" });
+    }
+
+    /// The directories of the processors.
+    fn cpus(&self) -> impl Iterator<Item = PathBuf> {
+        fs::read_dir(self.dir.join("per_cpu")).expect("tracefs").flatten().map(|cpu| cpu.path())
+    }
+
+    /// What the kernel has counted, of all processors.
+    fn count(&self, key: &str) -> u64 {
+        let stats = self.cpus().map(|cpu| fs::read_to_string(cpu.join("stats")).expect("tracefs"));
         stats
             .map(|text| {
                 text.lines().find_map(|l| l.strip_prefix(key)?.trim().parse::<u64>().ok()).unwrap_or(0)
             })
             .sum()
-    };
-    while count("entries:") > 0 {
+    }
+
+    fn figures(&self, cpu: Duration, wall: Duration) -> Figures {
+        Figures { cpu, events: self.count("read events:"), lost: self.count("overrun:"), wall }
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        fs::remove_dir(&self.dir).expect("nobody uses it");
+    }
+}
+
+fn cat() -> Figures {
+    let instance = Instance::new();
+    let load = Load::start();
+    instance.enable(true);
+    let begun = Instant::now();
+    let before = children_cpu();
+    let mut child =
+        Command::new("cat").arg(instance.dir.join("trace_pipe")).stdout(Stdio::null()).spawn().expect("cat");
+    std::thread::sleep(SPELL);
+    instance.enable(false);
+    let wall = begun.elapsed();
+    drop(load);
+    // It may still have to read.
+    while instance.count("entries:") > 0 {
         std::thread::sleep(Duration::from_millis(20));
     }
     kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).expect("it runs");
     child.wait().expect("it ends");
-    let cpu = children_cpu() - before;
-    let figures = Figures { cpu, events: count("read events:"), lost: count("overrun:"), wall };
-    fs::remove_dir(&dir).expect("nobody uses it");
-    figures
+    instance.figures(children_cpu() - before, wall)
+}
+
+/// Reads the pages of all processors, in turn, and does nothing with them.
+fn pages() -> Figures {
+    let instance = Instance::new();
+    let open = |cpu: PathBuf| {
+        let mut options = fs::OpenOptions::new();
+        options
+            .read(true)
+            .custom_flags(nix::libc::O_NONBLOCK)
+            .open(cpu.join("trace_pipe_raw"))
+            .expect("tracefs")
+    };
+    let mut pipes: Vec<fs::File> = instance.cpus().map(open).collect();
+    let load = Load::start();
+    instance.enable(true);
+    let (begun, before) = (Instant::now(), thread_cpu());
+    let mut page = [0; 4096];
+    while begun.elapsed() < SPELL {
+        for pipe in &mut pipes {
+            while pipe.read(&mut page).is_ok_and(|len| len > 0) {
+                black_box(&page);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let (wall, cpu) = (begun.elapsed(), thread_cpu() - before);
+    instance.enable(false);
+    drop(load);
+    drop(pipes);
+    instance.figures(cpu, wall)
 }
 
 /// `None` if it cannot record. How many events it gets is known from the kernel's own count of context switches.

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::hint::black_box;
 use std::time::Duration;
 
-use jumpseat::client::{ArchiveProvider, Column, Context, Fetched, SharedRegistry, Values};
+use jumpseat::client::{ArchiveProvider, Column, Context, Fetched, Numbers, SharedRegistry, Values};
 use jumpseat::derive::{Dialect, Registry};
-use jumpseat::model::{Pmid, Value, ValueType};
+use jumpseat::model::{Inst, Pmid, Value, ValueType};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::common::{self, Figure, Goal, Row, Times};
@@ -187,11 +187,15 @@ pub(crate) fn race(
     };
     let base = || run(open, (prefix, operands), fetches, Read::Nothing);
     let ours = |how| run(open, ("d.n", definitions), fetches, how).beyond(base());
-    let [columns, sets, theirs] = common::race(
+    let mut floor = floor(definitions, count / definitions);
+    let [columns, sets, theirs, floor] = common::race(
         common::rounds(10),
-        [&mut || note(0, ours(Read::Columns)), &mut || note(1, ours(Read::Sets)), &mut || {
-            note(2, peer.run(&format!("{prefix}%d"), operands, fetches))
-        }],
+        [
+            &mut || note(0, ours(Read::Columns)),
+            &mut || note(1, ours(Read::Sets)),
+            &mut || note(2, peer.run(&format!("{prefix}%d"), operands, fetches)),
+            &mut floor,
+        ],
     );
     let rate = |times: &Times| Figure::nanos(times, count as f64, "ns a value");
     for (form, times) in [("read as columns", &columns), ("read one by one", &sets)] {
@@ -201,10 +205,33 @@ pub(crate) fn race(
             .headline()
             .print();
     }
+    Row::new(format!("{what}, read one by one"), rate(&sets))
+        .peer("as many numbers made value sets and read, nothing computed", rate(&floor))
+        .print();
     let [_, ours, theirs] =
         first.map(|times| Figure::time(&Times::of(times.into_inner()), 1.0, 1e-3, "ms of CPU"));
     Row::new(format!("{what}, first fetch with binding and compiling"), ours)
         .peer("libpcp", theirs)
         .goal(Goal::Ratio(10.0))
         .print();
+}
+
+/// What handing values on one by one takes, whatever they are: they become sets of instances and blocks, and are read out of these.
+fn floor(sets: usize, instances: usize) -> impl FnMut() -> Duration {
+    let ids: Vec<Inst> = (0..).take(instances).collect();
+    let numbers = vec![0.5; instances];
+    let types = vec![ValueType::Double; sets];
+    let mut fetched = Fetched::new();
+    move || {
+        let start = cpu();
+        fetched.clear();
+        for n in 0..sets {
+            fetched.begin_set(Pmid(n as u32));
+            fetched.push_numbers(&ids, Numbers::Double(&numbers)).expect("numbers of one type");
+            fetched.end_set();
+        }
+        let (_, count) = black_box(read(&fetched, &types));
+        assert_eq!(count, (sets * instances) as u64);
+        cpu() - start
+    }
 }

@@ -1,10 +1,11 @@
 //! Registering definitions on an archive context that is open, looking up names and descriptors, binding and compiling: all that is to be
 //! done before the first values, of one instance, come.
 
+use std::hint::black_box;
 use std::time::Duration;
 
 use jumpseat::client::Fetched;
-use jumpseat::derive::{Dialect, Registry};
+use jumpseat::derive::{Dialect, Registry, parse};
 
 use crate::clients::{self, cpu};
 use crate::common::{Figure, Goal, Row, Times, race as race_all, rounds};
@@ -39,12 +40,20 @@ pub(crate) fn race(archive: &Archive, definitions: usize, goal: f64) {
         took
     };
     let mut theirs = || (0..turns).map(|_| peer.nanos("register")).sum::<Duration>() / turns;
-    let [ours, theirs] =
-        race_all(rounds(10), [&mut || (0..turns).map(|_| once()).sum::<Duration>() / turns, &mut theirs]);
+    // What there is to do before any name is looked up.
+    let mut parsing = || -> Duration {
+        let start = cpu();
+        for _ in 0..turns {
+            for (_, expression) in &texts {
+                black_box(parse(expression, &Dialect::default()).expect("is correct"));
+            }
+        }
+        (cpu() - start) / turns
+    };
+    let mut once = || (0..turns).map(|_| once()).sum::<Duration>() / turns;
+    let [ours, theirs, parsing] = race_all(rounds(10), [&mut once, &mut theirs, &mut parsing]);
     let each = |times: &Times| Figure::time(times, definitions as f64, 1e-6, "us a definition");
-    Row::new(format!("register, look up, bind and compile {definitions} definitions, archive"), each(&ours))
-        .peer("libpcp", each(&theirs))
-        .goal(Goal::Ratio(goal))
-        .headline()
-        .print();
+    let what = format!("register, look up, bind and compile {definitions} definitions, archive");
+    Row::new(&what, each(&ours)).peer("libpcp", each(&theirs)).goal(Goal::Ratio(goal)).headline().print();
+    Row::new(what, each(&ours)).peer("parsing them, nothing else", each(&parsing)).print();
 }

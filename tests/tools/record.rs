@@ -223,7 +223,10 @@ fn without_room_it_says_so_and_the_archive_stays_whole() {
         pmcd.inet()
     );
     let full = pmcd.run("sh", ["-c", &script]).fails(1);
-    assert!(full.contains("File too large") && full.contains("ends with the last sample that found room"), "{full}");
+    assert!(
+        full.contains("File too large") && full.contains("ends with the last sample that found room"),
+        "{full}"
+    );
     assert!(samples(&dump(&base, "-m").ok()) > 10);
     check(&base);
 }

@@ -217,7 +217,11 @@ mod tests {
             [(1, u64::MAX, 200), (1, 1500, 200), (1, 1500, u64::MAX), (3, u64::MAX, 300), (3, 2000, 150)]
         {
             let dir = tempfile::tempdir().unwrap();
-            let name = archives(dir.path(), count, WriteOptions { volume_size, index_every, ..WriteOptions::default() });
+            let name = archives(
+                dir.path(),
+                count,
+                WriteOptions { volume_size, index_every, ..WriteOptions::default() },
+            );
             let mut archive = Archive::open(&name).unwrap();
             let expected = all(&mut archive);
             assert_eq!(expected.len() as i64, 101 * count - 1, "records, and the gaps between");

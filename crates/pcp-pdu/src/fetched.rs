@@ -391,11 +391,17 @@ mod tests {
         let wanted = || [(Pmid(3), Some(2)), (Pmid(1), Some(0))].into_iter();
         let mut fetched = Fetched::new();
         fetched.select(Timestamp::new(1, 0), layout.sets(&data), selection, wanted());
-        assert_eq!((values(&fetched), fetched.selection()), (vec![Value::U64(13), Value::U64(11)], selection));
+        assert_eq!(
+            (values(&fetched), fetched.selection()),
+            (vec![Value::U64(13), Value::U64(11)], selection)
+        );
         let nothing_new = || std::iter::from_fn(|| panic!("it is known"));
         fetched.select(Timestamp::new(2, 0), layout.sets(&later), selection, nothing_new());
         assert_eq!(fetched.timestamp, Timestamp::new(2, 0));
-        assert_eq!((values(&fetched), fetched.selection()), (vec![Value::U64(23), Value::U64(21)], selection));
+        assert_eq!(
+            (values(&fetched), fetched.selection()),
+            (vec![Value::U64(23), Value::U64(21)], selection)
+        );
         // Whatever comes of it otherwise, it is no more what was selected.
         let changes: [fn(&mut Fetched); 5] = [
             |fetched| fetched.push_error(Pmid(7), PmError::VALUE),

@@ -272,7 +272,8 @@ impl ArchiveWriter {
     pub(crate) fn begin(&mut self, start: Timestamp) -> Result<(), WriteError> {
         if self.files.is_none() {
             self.held.begin();
-            self.files = Some(Files::create(&self.base, &self.label, start, &self.batch, self.held.labelled())?);
+            self.files =
+                Some(Files::create(&self.base, &self.label, start, &self.batch, self.held.labelled())?);
             self.batch.clear();
         }
         Ok(())
