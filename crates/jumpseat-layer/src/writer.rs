@@ -3,7 +3,7 @@
 //! It takes everything there is, a chunk at a time, and has the agent of this machine read it out of the rings' file. For an agent
 //! that does not, or is elsewhere, it puts the chunk in the order of time, and writes it to the agent's ingest socket in the binary
 //! framing, with numbers. A chunk stays in the rings until the agent says that it is committed; if the connection
-//! breaks, the next one begins with the first that is not. While there is no connection the rings fill, and what does not fit
+//! breaks, the next one begins with the first that is not; if it broke when the agent was to read a chunk, with frames. While there is no connection the rings fill, and what does not fit
 //! is counted where it was lost.
 //!
 //! Rings in the file are for the agent, too: each connection begins with the file's descriptor, and each chunk stands in the
@@ -49,6 +49,8 @@ pub(crate) struct Writer {
     /// How many there were: their numbers.
     connections: u64,
     retry: Option<(Instant, Duration)>,
+    /// The last connection ended when the agent was to read a chunk and had not yet: this one gets frames.
+    is_distrusted: bool,
     /// Chunks that were not acknowledged, and how many of them were sent on this connection.
     unacknowledged: VecDeque<Chunk>,
     sent: usize,
@@ -79,6 +81,7 @@ impl Writer {
             connection: None,
             connections: 0,
             retry: None,
+            is_distrusted: false,
             unacknowledged: VecDeque::new(),
             sent: 0,
             chunks: 0,
@@ -170,6 +173,7 @@ impl Writer {
     /// one: after that, the next one is tried at once.
     fn lose(&mut self, error: &io::Error) {
         let had_progress = self.connection.as_ref().is_some_and(Connection::has_progress);
+        self.is_distrusted = !had_progress && self.has_refused();
         self.leave();
         // The program's own output is not ours: whoever wants to know asks. The agent counts what is missed.
         self.shared.set_trouble(Some(format!("{}: {error}", self.target.place())));
@@ -182,6 +186,14 @@ impl Writer {
                 Some((Instant::now() + spread(pause), pause))
             }
         };
+    }
+
+    /// Whether there is a chunk that the agent was to read on this connection and has not.
+    fn has_refused(&self) -> bool {
+        let Some(connection) = &self.connection else { return false };
+        let sent = self.unacknowledged.iter().take(self.sent).enumerate();
+        sent.into_iter()
+            .any(|(place, chunk)| chunk.is_handed_over && !connection.has_read(self.number_of(place)))
     }
 
     /// Ends the connection. What is not acknowledged is for the next one: the agent of this one is told before it can see
@@ -306,7 +318,8 @@ impl Writer {
         };
         let (first, next) = chunk.numbers();
         let is_readable = chunk.is_readable() && self.shared.has_all_sites();
-        chunk.is_handed_over = connection.has_reader() && is_readable && first == connection.position;
+        chunk.is_handed_over =
+            connection.has_reader() && is_readable && first == connection.position && !self.is_distrusted;
         if chunk.is_handed_over {
             self.sent += 1;
             if let Err(error) = connection.hand_over(in_table, next) {
@@ -469,6 +482,47 @@ mod tests {
                 word(head::FIRST) > 0
             });
             assert_eq!(word(head::FIRST), 1, "and of nothing else");
+        });
+    }
+
+    #[test]
+    fn an_agent_that_ends_the_connection_in_place_of_reading_gets_frames() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let socket = dir.path().join("socket");
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        let layer = crate::layer().source("shop").socket(&socket);
+        let subscriber = tracing_subscriber::registry().with(layer);
+        tracing::subscriber::with_default(subscriber, || {
+            // The kind of the first frame with something in it, on a connection of an agent that reads rings; it ends after that, having
+            // committed it or not.
+            let connection = |commits: bool| {
+                tracing::info!("an event");
+                let (mut agent, _) = listener.accept().expect("it connects");
+                agent.set_read_timeout(Some(Duration::from_secs(20))).expect("ours");
+                let mut answer = Vec::new();
+                put_read(&mut answer, 0);
+                put_known(&mut answer, 0);
+                agent.write_all(&answer).expect("it reads");
+                let (mut said, mut at) = (Vec::new(), jumpseat_wire::HELLO.len());
+                loop {
+                    let mut piece = [0; 4096];
+                    let len = agent.read(&mut piece).expect("frames");
+                    said.extend_from_slice(&piece[..len]);
+                    while let Some((kind, _, len)) = frame(said.get(at..).unwrap_or_default()) {
+                        at += len;
+                        if kind == CHUNK || kind == RECORD {
+                            let mut answer = Vec::new();
+                            jumpseat_wire::put_committed(&mut answer, 1, false, 0);
+                            if commits {
+                                agent.write_all(&answer).expect("it reads");
+                                std::thread::sleep(Duration::from_millis(300));
+                            }
+                            return kind;
+                        }
+                    }
+                }
+            };
+            assert_eq!([false, true, false].map(connection), [CHUNK, RECORD, CHUNK]);
         });
     }
 }

@@ -519,7 +519,7 @@ impl Intake {
                 Ok(Frame::Chunk(number)) => {
                     self.chunk(number, arrived, shared, replies);
                     // As much work as a few reads may be: what is behind it waits for its turn.
-                    self.is_held = true;
+                    self.is_held = !self.broken;
                     break;
                 }
                 // The sender goes on as if nothing had happened, and so do we, unless the frames' bounds are lost.

@@ -32,7 +32,8 @@ impl Intake {
         }
     }
 
-    /// A CHUNK frame: reads the chunk, as if its frames had come.
+    /// A CHUNK frame: reads the chunk, as if its frames had come. If that cannot be, the connection ends: what is in the chunk would be
+    /// lost otherwise, and all that has numbers behind it.
     pub(super) fn chunk(
         &mut self,
         number: u64,
@@ -51,7 +52,10 @@ impl Intake {
                     self.rings.known = Some(known);
                 }
             }
-            Err(detail) => self.reject(Refusal::at(0, Reason::Control, detail), None, shared),
+            Err(detail) => {
+                self.reject(Refusal::at(0, Reason::Control, detail), None, shared);
+                self.broken = true;
+            }
         }
         portion.give_back(KEEP);
         shared.portion = portion;

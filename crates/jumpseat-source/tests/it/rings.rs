@@ -245,7 +245,9 @@ fn a_chunk_that_makes_no_sense_is_refused_with_why() {
         let mut desk = of(chunk);
         assert!(desk.first_error().contains(why), "{why}: {}", desk.first_error());
         assert_eq!((desk.records().0.len(), desk.intake.account.rejected), (0, 1));
+        assert!(desk.intake.broken, "the sender is to say it otherwise, on another connection");
     };
+    assert!(!of(&sound).intake.broken);
     refused(&Chunk { first: 2, ..sound.clone() }, "first number is not the next one");
     refused(&Chunk { first: 0, ..sound.clone() }, "makes no sense");
     let long = Part { to: MAX_READ + 8, ..sound.parts[0] };
