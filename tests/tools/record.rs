@@ -232,6 +232,30 @@ fn without_room_it_says_so_and_the_archive_stays_whole() {
 }
 
 #[test]
+fn a_copy_without_room_has_all_samples_that_find_room() {
+    let pmcd = PrivatePmcd::with([AgentSpec::sample()]).start();
+    let dir = temp_dir();
+    let [from, to] = ["from", "to"].map(|name| dir.path().join(name).display().to_string());
+    let metrics = ["sample.long", "sample.bin", "sample.string"];
+    record(&pmcd, &[&["-t", "1msec", "-s", "200", &from], &metrics[..]].concat()).ok();
+    let len = |base: &str| fs::metadata(format!("{base}.0")).expect("a volume").len();
+    let of_sample = len(&from) / 200;
+    let script = format!("ulimit -f 64; exec {JUMPSEAT} record -U -a {from} {to} {}", metrics.join(" "));
+    let full = pmcd.run("sh", ["-c", &script]).fails(1);
+    let told = full.contains("File too large") && full.contains("ends with the last sample that found room");
+    assert!(told, "{full}");
+    // Samples are written many at a time; the file is as full as if each was written for itself.
+    let room = (64 << 9) - len(&to);
+    assert!(room < of_sample + of_sample / 2, "{room} bytes left, {of_sample} for a sample");
+    let copied = samples(&dump(&to, "-m").ok());
+    assert!(copied > 10 && copied < 200, "{copied}");
+    check(&to);
+    let whole = format!("{to}-whole");
+    pmcd.run(JUMPSEAT, [&["record", "-U", "-a", &from, &whole], &metrics[..]].concat()).ok();
+    assert_eq!(samples(&dump(&whole, "-m").ok()), 200);
+}
+
+#[test]
 fn one_recorder_at_a_time() {
     let pmcd = PrivatePmcd::with([AgentSpec::sample()]).start();
     let dir = temp_dir();
