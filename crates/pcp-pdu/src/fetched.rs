@@ -8,18 +8,18 @@
 //! of the record, and one step for each set that is wanted if these are elsewhere than in the last one. No allocation once the
 //! buffers have grown to the size of the largest result.
 
+use std::num::NonZeroU64;
+use std::sync::atomic::AtomicU64;
+
 use super::codec::KIND_OFFSET;
 use super::error::StateChange;
 use super::fault::{PduError, Problem};
 use super::frame::HEADER_LEN;
 use super::result::{BODY_BIAS, ResultKind};
 use super::sets::{
-    Head, SetHead, SetRef, Sets, SetsError, SetsWriter, ValueRef, ValuesRef, Whole, check_tiling,
+    Head, SetHead, SetRef, Sets, SetsError, SetsWriter, ValueRef, ValuesRef, Whole, check_tiling, next_of,
 };
 use pcp_model::{Inst, Numbers, PmError, Pmid, Timestamp, Value};
-
-use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a fetch returned: one value set for each metric asked for, in that order.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +53,7 @@ impl Selection {
     /// One that is like no other. `None` once there are no more.
     pub fn next() -> Option<Selection> {
         static LAST: AtomicU64 = AtomicU64::new(0);
-        NonZeroU64::new(LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1)).map(Selection)
+        next_of(&LAST).map(Selection)
     }
 }
 
@@ -250,6 +250,7 @@ impl Fetched {
 
     /// Appends a set that was set aside.
     pub fn keep(&mut self, at: usize) {
+        self.selection = None;
         self.sets.extend(self.aside.get(at));
     }
 

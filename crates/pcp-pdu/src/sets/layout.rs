@@ -35,8 +35,13 @@ pub struct LayoutId(NonZeroU64);
 impl LayoutId {
     fn next() -> Option<LayoutId> {
         static LAST: AtomicU64 = AtomicU64::new(0);
-        NonZeroU64::new(LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1)).map(LayoutId)
+        next_of(&LAST).map(LayoutId)
     }
+}
+
+/// A number that a counter has not given out before; `None` once there are no more.
+pub(crate) fn next_of(last: &AtomicU64) -> Option<NonZeroU64> {
+    NonZeroU64::new(last.fetch_add(1, Ordering::Relaxed).wrapping_add(1))
 }
 
 /// Bytes compared at once.

@@ -31,6 +31,7 @@ mod writer;
 
 pub use check::SetsError;
 pub(crate) use check::check_tiling;
+pub(crate) use layout::next_of;
 pub use layout::{Layout, LayoutId};
 pub use scan::Scan;
 pub use value::{Block, RawValue, TypedRef, ValueRef};
