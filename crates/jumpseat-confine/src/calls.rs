@@ -148,6 +148,7 @@ const FILES: &[c_long] = &[
     libc::SYS_lseek,
     libc::SYS_close,
     libc::SYS_openat,
+    libc::SYS_openat2,
     libc::SYS_fstat,
     libc::SYS_newfstatat,
     libc::SYS_statx,

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, readlinkat};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2, readlinkat};
 use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
 use nix::unistd::geteuid;
 
@@ -77,8 +77,26 @@ impl Place {
     }
 }
 
-/// Opens a directory, one step at a time.
+/// Opens a directory.
 fn walk(dir: &Path) -> Result<OwnedFd, FileProblem> {
+    // Where no link is on the way, as nearly everywhere, nothing has to be looked at: one call in place of two for each step.
+    match without_links(dir) {
+        Ok(dir) => Ok(dir),
+        // Of a kernel before 5.6 or a filter of system calls, too. What it was is found out on the way.
+        Err(_) => step_by_step(dir),
+    }
+}
+
+/// Opens a directory unless there is a link on the way.
+fn without_links(dir: &Path) -> Result<OwnedFd, Errno> {
+    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    patiently(|| openat2(AT_FDCWD, dir, how))
+}
+
+/// Opens a directory, looking at each link on the way.
+fn step_by_step(dir: &Path) -> Result<OwnedFd, FileProblem> {
     let start = if dir.is_absolute() { "/" } else { "." };
     let mut at = step(AT_FDCWD, start.as_ref(), OFlag::O_DIRECTORY)?;
     let mut rest = steps(dir);
@@ -160,6 +178,12 @@ mod tests {
         for way in ["a/b", "relative", "absolute", "a/./b/../b"] {
             let place = Place::of(&dir.path().join(way).join("file")).expect(way);
             assert!(place.look().expect(way).is_some(), "{way}");
+            // As on a kernel that cannot do it in one call.
+            assert!(step_by_step(&dir.path().join(way)).is_ok(), "{way}");
+            assert_eq!(
+                without_links(&dir.path().join(way)).is_ok(),
+                way.starts_with('a') && way != "absolute"
+            );
         }
         let error = |way: &str| Place::of(&dir.path().join(way).join("file")).expect_err(way).to_string();
         assert!(error("circle").contains("ymbolic link"), "{}", error("circle"));

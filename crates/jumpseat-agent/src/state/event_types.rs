@@ -1,16 +1,15 @@
 //! How many events of each type each source has sent.
 
-use rustc_hash::FxHashMap;
-
 use pcp_model::Inst;
 use pcp_pmda::Instances;
 
+use super::by_inst::ByInst;
 use super::sources::announced;
 
 /// All (source, event type) pairs.
 pub(crate) struct EventTypes {
     names: Instances,
-    by_inst: FxHashMap<Inst, EventType>,
+    by_inst: ByInst<EventType>,
     /// How often it came out later how the type of one of them was sent.
     renamed: u64,
 }
@@ -29,7 +28,7 @@ pub(crate) struct EventType {
 impl EventTypes {
     /// None yet.
     pub(crate) fn new() -> EventTypes {
-        EventTypes { names: Instances::in_memory(), by_inst: FxHashMap::default(), renamed: 0 }
+        EventTypes { names: Instances::in_memory(), by_inst: ByInst::default(), renamed: 0 }
     }
 
     /// The instance domain.
@@ -39,7 +38,7 @@ impl EventTypes {
 
     /// A pair by its instance.
     pub(crate) fn get(&self, inst: Inst) -> Option<&EventType> {
-        self.by_inst.get(&inst)
+        self.by_inst.get(inst)
     }
 
     /// Changes whenever labels of pairs do.
@@ -49,7 +48,7 @@ impl EventTypes {
 
     /// Takes in a pair that the registry has announced; `count`: its events so far.
     pub(crate) fn add(&mut self, inst: Inst, name: &str, source: Inst, event_type: String, count: u64) {
-        if let Some(known) = self.by_inst.get_mut(&inst) {
+        if let Some(known) = self.by_inst.get_mut(inst) {
             known.event_type = event_type;
             self.renamed += 1;
         } else if announced(self.names.add_as(inst, name), name) {
@@ -60,13 +59,13 @@ impl EventTypes {
     /// Takes out a pair that has given its place to a newcomer. How many instances have gone.
     pub(crate) fn remove(&mut self, inst: Inst) -> u64 {
         self.names.forget(inst);
-        u64::from(self.by_inst.remove(&inst).is_some())
+        u64::from(self.by_inst.remove(inst).is_some())
     }
 
     /// Counts events by pair.
     pub(crate) fn count(&mut self, counts: &[(Inst, u64)]) {
         for &(inst, count) in counts {
-            if let Some(event_type) = self.by_inst.get_mut(&inst) {
+            if let Some(event_type) = self.by_inst.get_mut(inst) {
                 event_type.count += count;
             }
         }

@@ -7,6 +7,7 @@
 //! **Architecture invariant:** nothing here knows a metric table, a kind of source, or how a configuration file is read;
 //! those know the state.
 
+mod by_inst;
 pub(crate) mod contexts;
 mod event_types;
 pub(crate) mod fields;

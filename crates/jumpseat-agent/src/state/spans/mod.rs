@@ -38,6 +38,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
+use super::by_inst::ByInst;
 use super::fields::Fields;
 use crate::config::{Config, DimensionsConfig, ObjectiveConfig, ServiceMapConfig, SpansConfig};
 use crate::identity::{bucket_inst, bucket_of};
@@ -83,7 +84,7 @@ pub struct Spans {
     bounded: Vec<Inst>,
     /// Spans whose name has no instance at all, as its id could not be stored.
     pub untold: u64,
-    by_inst: FxHashMap<Inst, Span>,
+    by_inst: ByInst<Span>,
     /// Instances by source and name.
     by_name: FxHashMap<Inst, HashMap<SentName, Inst>>,
     /// Sources that have sent anything that begins or ends a span.
@@ -128,7 +129,7 @@ impl Spans {
             bounds: Instances::in_memory(),
             bounded: Vec::new(),
             untold: 0,
-            by_inst: FxHashMap::default(),
+            by_inst: ByInst::default(),
             by_name: FxHashMap::default(),
             sources: 0,
             open: 0,
@@ -172,7 +173,7 @@ impl Spans {
         let now = self.since_start(Instant::now());
         self.objectives.set(configs, now);
         for (inst, name) in self.names.iter() {
-            if let Some(span) = self.by_inst.get_mut(&inst) {
+            if let Some(span) = self.by_inst.get_mut(inst) {
                 span.objectives = self.objectives.of(name);
             }
         }
@@ -268,7 +269,7 @@ impl Spans {
 
     /// Takes out a name that has given its place to a newcomer. How many instances have gone.
     pub fn remove(&mut self, sources: &mut impl SpansBySource, inst: Inst) -> u64 {
-        let Some(span) = self.by_inst.remove(&inst) else { return 0 };
+        let Some(span) = self.by_inst.remove(inst) else { return 0 };
         self.names.forget(inst);
         let buckets = (0..COARSE).filter_map(|bucket| bucket_inst(inst, bucket));
         let buckets: Vec<Inst> = buckets.filter(|bucket| self.buckets.contains(*bucket)).collect();
@@ -299,7 +300,7 @@ impl Spans {
 
     /// The figures of a name.
     pub fn get(&self, inst: Inst) -> Option<&Span> {
-        self.by_inst.get(&inst)
+        self.by_inst.get(inst)
     }
 
     /// The name of an instance of a bucket, and the bucket.
@@ -538,7 +539,7 @@ impl Spans {
             of.backwards += 1;
             0
         });
-        let Some((inst, span)) = open.name.and_then(|name| Some((name, self.by_inst.get_mut(&name)?))) else {
+        let Some((inst, span)) = open.name.and_then(|name| Some((name, self.by_inst.get_mut(name)?))) else {
             self.untold += 1;
             return self.release(open, end);
         };
@@ -598,7 +599,7 @@ impl Spans {
     }
 
     fn figures(&mut self, name: Option<Inst>) -> Option<&mut Span> {
-        self.by_inst.get_mut(&name?)
+        self.by_inst.get_mut(name?)
     }
 
     /// One span less is open.
