@@ -245,7 +245,7 @@ impl Store<'_> {
         let mut fetched = Fetched::new();
         self.context.fetch(&[pmid], &mut fetched).map_err(|error| self.failed(when, error.code()))?;
         let instances = match values_in(&fetched) {
-            Ok(values) => values.iter().map(|(inst, _)| inst).collect(),
+            Ok(values) => values.insts().collect(),
             Err(error) => return Err(self.failed("Error", error)),
         };
         Ok((fetched, instances))

@@ -110,7 +110,7 @@ fn fill_rows<const FROM: i32>(
     order.clear();
     order.extend(0..values.len());
     // Rows are in the order of instances, agents send what they like. Places are sorted, not values.
-    if !values.iter().map(|(inst, _)| inst).is_sorted() {
+    if !values.insts().is_sorted() {
         order.sort_unstable_by_key(|&at| inst_at(at));
     }
     let path = conversion.double_path();

@@ -114,7 +114,7 @@ impl Recorder {
         for (metric, set) in self.metrics.iter_mut().zip(self.fetched.sets()) {
             let indom = metric.desc.indom;
             let Ok(values) = set.values else { continue };
-            let ids = || values.iter().map(|(inst, _)| inst);
+            let ids = || values.insts();
             if indom == InDom::NULL || (!self.stale && ids().eq(metric.instances.iter().copied())) {
                 continue;
             }

@@ -225,6 +225,7 @@ mod tests {
                 one_by_one
             );
             assert_eq!(next, one_by_one);
+            assert!(values.insts().eq(one_by_one.iter().map(|(inst, _)| *inst)));
             all.push(format!("{}: {one_by_one:?}", set.pmid));
         }
         all

@@ -296,6 +296,12 @@ impl<'a> ValuesRef<'a> {
         Some((inst_of(pair), value))
     }
 
+    /// The instances, without a look at their values.
+    #[inline]
+    pub fn insts(&self) -> impl ExactSizeIterator<Item = Inst> + use<'a> {
+        self.pairs.iter().map(inst_of)
+    }
+
     /// One value in double precision, and its instance, if it is a number that was sent in the usual way for its type: what
     /// [`ValuesRef::get`] and [`ValueRef::usual_number`] give, in one go and without a step through memory. For loops over
     /// many values of a type that is known when they are compiled.
