@@ -28,6 +28,8 @@ const EVENTS: u64 = 10_000;
 /// Bytes of a thread's ring, and about those of an event in it.
 const RING: usize = 8 << 20;
 const EVENT: usize = 100;
+/// Bursts that go once around a ring.
+const AROUND: usize = RING / (EVENTS as usize * EVENT) + 1;
 const CALL_SITE_GOAL_NS: f64 = 40.0;
 /// Against a subscriber that drops what it visits.
 const VISIT_GOAL: f64 = 1.0 / 1.5;
@@ -46,7 +48,7 @@ fn main() {
     let empty = || assert!(guard.flush(Duration::from_secs(10)), "the rings are emptied");
     let keeping = Dispatch::new(tracing_subscriber::registry().with(Keeping));
     let warm_up = |threads: usize| {
-        for _ in 0..RING / (EVENTS as usize * EVENT) + 1 {
+        for _ in 0..AROUND {
             in_threads(&ours, threads);
             empty();
         }
@@ -56,7 +58,7 @@ fn main() {
         empty();
         took
     };
-    for _ in 0..RING / (EVENTS as usize * EVENT) + 1 {
+    for _ in 0..AROUND {
         ours_once();
     }
     let [ours_took, visiting_took, keeping_took, fmt_took] = race(

@@ -3,51 +3,47 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
+use pcp_model::Timestamp;
+use pcp_model::time::Zone;
 
 /// How long the host's zone is taken for what it was.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// The host's zone. The file that says it is read as it is: to ask for a zone by its name is to list the directories of the time zone
-/// database first, 180 system calls for the first line of a log.
-fn zone() -> TimeZone {
-    static READ: Mutex<Option<(Instant, TimeZone)>> = Mutex::new(None);
-    if std::env::var_os("TZ").is_some() {
-        return TimeZone::system();
-    }
+/// The host's zone.
+fn zone() -> Zone {
+    static READ: Mutex<Option<(Instant, Zone)>> = Mutex::new(None);
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((at, zone)) = read.as_ref()
-        && at.elapsed() < FRESH
-    {
-        return zone.clone();
-    }
-    let file = std::fs::read("/etc/localtime").ok();
-    let zone = file.and_then(|file| TimeZone::tzif("", &file).ok()).unwrap_or_else(TimeZone::system);
-    read.insert((Instant::now(), zone)).1.clone()
-}
-
-fn format(time: SystemTime, format: &str) -> String {
-    match Timestamp::try_from(time) {
-        Ok(time) => time.to_zoned(zone()).strftime(format).to_string(),
-        // Beyond the year 9999.
-        Err(_) => "a time out of range".to_owned(),
+    match read.as_ref() {
+        Some((at, zone)) if at.elapsed() < FRESH => zone.clone(),
+        _ => read.insert((Instant::now(), Zone::local())).1.clone(),
     }
 }
 
 /// `Fri Nov 20 10:44:40 2026`, as `ctime(3)` without its line break.
 pub(super) fn ctime(time: SystemTime) -> String {
-    format(time, "%a %b %e %H:%M:%S %Y")
+    zone().ctime(Timestamp::from(time).sec)
 }
 
 /// `Fri Nov 20 10:44:40`.
 pub(super) fn log_time(time: SystemTime) -> String {
-    format(time, "%a %b %e %H:%M:%S")
+    let (zone, time) = (zone(), Timestamp::from(time));
+    format!("{} {}", zone.date(time.sec), zone.clock(time, 0))
 }
 
 /// `2026-11-20T10:44:40.123456+01:00`.
 pub(super) fn rfc3339(time: SystemTime) -> String {
-    format(time, "%Y-%m-%dT%H:%M:%S.%6f%:z")
+    let (zone, time) = (zone(), Timestamp::from(time));
+    let (civil, offset) = (zone.civil(time.sec), zone.utc_offset(time.sec));
+    let (sign, minutes) = (if offset < 0 { '-' } else { '+' }, offset.unsigned_abs() / 60);
+    format!(
+        "{:04}-{:02}-{:02}T{}{sign}{:02}:{:02}",
+        civil.year,
+        civil.month,
+        civil.day,
+        zone.clock(time, 6),
+        minutes / 60,
+        minutes % 60
+    )
 }
 
 #[cfg(test)]
@@ -57,14 +53,15 @@ mod tests {
 
     #[test]
     fn dates_have_ctimes_form() {
-        let time = UNIX_EPOCH + Duration::from_secs(1_795_170_946);
+        let time = UNIX_EPOCH + Duration::from_micros(1_795_170_946_012_345);
         let text = ctime(time);
         assert_eq!(text.len(), 24, "{text}");
         assert!(text.ends_with(" 2026") && text.contains(" Nov "), "{text}");
         assert_eq!(log_time(time), text[..19]);
         // As jiff finds the zone by itself.
         let known =
-            jiff::Zoned::try_from(time).expect("in range").strftime("%a %b %e %H:%M:%S %Y").to_string();
-        assert_eq!(text, known);
+            |format: &str| jiff::Zoned::try_from(time).expect("in range").strftime(format).to_string();
+        assert_eq!(text, known("%a %b %e %H:%M:%S %Y"));
+        assert_eq!(rfc3339(time), known("%Y-%m-%dT%H:%M:%S.%6f%:z"));
     }
 }

@@ -213,6 +213,9 @@ mod tests {
             ("<+0530>-5:30", 7),
             (":Etc/UTC", 1),
             ("no such zone", 1),
+            // Names are those of files, and not of directories.
+            ("europe/paris", 1),
+            ("Europe", 1),
             ("", 1),
         ] {
             assert_eq!(Zone::new(text).civil(1_000_000_000).hour, hour, "{text}");
