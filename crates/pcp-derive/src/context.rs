@@ -9,8 +9,10 @@
 //! What needs metrics (binding and fetching) is asked of a context that is [attached](DerivedContext::attach)
 //! to a source of them for that time; all else of the context itself.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use super::bind::{Binder, Bound, Names, NotBound, Resolved};
 use super::column::Column;
@@ -92,9 +94,9 @@ impl AddError {
 #[derive(Debug, Default)]
 pub struct DerivedContext {
     metrics: Vec<Metric>,
-    by_pmid: HashMap<Pmid, usize>,
+    by_pmid: FxHashMap<Pmid, usize>,
     /// The metric that a name stands for.
-    by_name: HashMap<Arc<str>, usize>,
+    by_name: FxHashMap<Arc<str>, usize>,
     /// Names of the context's own definitions.
     own: HashSet<Arc<str>>,
     /// The registry's, as they were when it was looked at last.

@@ -228,15 +228,15 @@ impl Fetched {
 
     /// Ends the set that was begun.
     pub fn end_set(&mut self) {
-        if let Ok(set) = self.appended.end_indexed() {
-            self.append(Head::unseen(set));
+        if let Ok(head) = self.appended.end_indexed() {
+            self.append(head);
         }
     }
 
     /// Turns the set that was begun into an error.
     pub fn fail_set(&mut self, error: PmError) {
         if let Ok(head) = self.appended.end_indexed() {
-            self.push_error(head.pmid, error);
+            self.push_error(head.set.pmid, error);
         }
     }
 

@@ -65,31 +65,29 @@ impl ValuesRef<'_> {
     }
 }
 
-/// Appends `count` entries of a buffer, each filled by a number.
+/// Appends an entry for each value. The iterators that this is called with know how many they are ([`Vec::extend`] is told so for
+/// slices, their pairs, and what is made of each of them), so that room is made once, and nothing is written twice.
 #[inline]
-pub(super) fn append<const SIZE: usize, T: Copy>(
+pub(super) fn append<const SIZE: usize, T>(
     buffer: &mut Vec<u8>,
     values: impl ExactSizeIterator<Item = T>,
-    fill: impl Fn(T, &mut [u8; SIZE]),
+    entry: impl Fn(T) -> [u8; SIZE],
 ) {
-    let start = buffer.len();
-    buffer.resize(start + SIZE * values.len(), 0);
-    for (place, value) in buffer[start..].as_chunks_mut::<SIZE>().0.iter_mut().zip(values) {
-        fill(value, place);
-    }
+    buffer.extend(values.flat_map(entry));
 }
 
-/// An instance and its word.
+/// An instance and its word. As one number: loops over many are compiled to fewer steps.
 #[inline]
-pub(super) fn pair(inst: Inst, [w, o, r, d]: [u8; WORD]) -> [u8; VALUE_LEN] {
-    let [i, n, s, t] = inst.to_be_bytes();
-    [i, n, s, t, w, o, r, d]
+pub(super) fn pair(inst: Inst, word: [u8; WORD]) -> [u8; VALUE_LEN] {
+    (u64::from(inst.cast_unsigned()) << 32 | u64::from(u32::from_be_bytes(word))).to_be_bytes()
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
-    use crate::Fetched;
+    use crate::{Fetched, ValueRef};
     use pcp_model::{Numbers, Pmid, Value};
 
     const IDS: [Inst; 3] = [7, -1, 9];
@@ -109,12 +107,63 @@ mod tests {
             one_by_one.push_value(inst, &value.into()).unwrap();
         }
         one_by_one.end_set();
-        let all = |fetched: &Fetched| format!("{:?}", fetched.set(0).unwrap().values.unwrap());
-        assert_eq!(all(&at_once), all(&one_by_one));
+        assert_eq!(parts(&at_once), parts(&one_by_one));
         let (mut ids, mut read) = (vec![3], vec![values[1]]);
         assert!(at_once.set(0).unwrap().values.unwrap().read_into(&mut ids, numbers_mut(&mut read)));
         assert_eq!(ids, [&[3], &IDS[..]].concat());
         assert_eq!(read, [&[values[1]], &values[..]].concat());
+    }
+
+    /// Words, blocks, and all values in each way in which they can be read.
+    fn parts(fetched: &Fetched) -> (Vec<[u8; VALUE_LEN]>, Vec<u8>, Vec<(Inst, String)>) {
+        let values = fetched.set(0).unwrap().values.unwrap();
+        let shown = |(inst, value): (Inst, ValueRef<'_>)| (inst, format!("{value:?}"));
+        let stepped: Vec<_> = (0..values.len()).map(|at| shown(values.get(at).unwrap())).collect();
+        let (mut looped, mut folded) = (Vec::new(), Vec::new());
+        for value in values.iter() {
+            looped.push(shown(value));
+        }
+        values.iter().for_each(|value| folded.push(shown(value)));
+        assert!(stepped == looped && stepped == folded, "{stepped:?}, {looped:?}, {folded:?}");
+        (values.pairs.to_vec(), values.data.to_vec(), stepped)
+    }
+
+    #[test]
+    fn rows_of_numbers_are_joined_by_others() {
+        const DOUBLES: [f64; 3] = [1.5, 2.5, 3.5];
+        let row = |fetched: &mut Fetched| fetched.push_numbers(&IDS, Numbers::Double(&DOUBLES)).unwrap();
+        let floats =
+            |fetched: &mut Fetched| fetched.push_numbers(&IDS, Numbers::Float(&[1.5, 2.5, 3.5])).unwrap();
+        let text = |fetched: &mut Fetched| {
+            fetched.push_value(8, &Value::String(Bytes::from_static(b"text"))).unwrap();
+        };
+        let one = |fetched: &mut Fetched| fetched.push_value(8, &Value::Double(4.5)).unwrap();
+        let cases: [&[&dyn Fn(&mut Fetched)]; 7] = [
+            &[&row, &row],
+            &[&row, &one],
+            &[&one, &row],
+            &[&row, &floats],
+            &[&floats, &row, &one],
+            &[&text, &row],
+            &[&row, &text, &row],
+        ];
+        for pushes in cases {
+            let mut fetched = Fetched::new();
+            // One in front of it, so that its blocks do not begin at 0.
+            fetched.begin_set(Pmid(2));
+            row(&mut fetched);
+            fetched.end_set();
+            fetched.begin_set(Pmid(1));
+            pushes.iter().for_each(|push| push(&mut fetched));
+            fetched.end_set();
+            fetched.set_aside();
+            fetched.keep(1);
+            let (pairs, data, values) = parts(&fetched);
+            let at_places = ValuesRef { pairs: &pairs, data: &data, bias: 0, lie: Lie::Blocks };
+            let expected: Vec<_> =
+                at_places.iter().map(|(inst, value)| (inst, format!("{value:?}"))).collect();
+            assert_eq!(values, expected);
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Value sets read in place.
 
+use std::slice::Iter;
+
 use super::check::SetsError;
 use super::layout::LayoutId;
 use super::value::{ValueRef, block_at, block_header};
@@ -63,7 +65,20 @@ pub struct ValuesRef<'a> {
 /// The values of a set and their instances. Taking them by `for_each`, `fold` or what is made of these looks at how they lie
 /// once and not for each.
 #[derive(Clone, Debug)]
-struct Values<'a>(ValuesRef<'a>);
+struct Values<'a> {
+    pairs: Iter<'a, [u8; VALUE_LEN]>,
+    blocks: Each<'a>,
+}
+
+/// Where the values are that belong to the instances.
+#[derive(Clone, Debug)]
+enum Each<'a> {
+    InSitu,
+    /// With how many words places are larger than offsets.
+    Blocks(&'a [u8], u32),
+    Eight(Iter<'a, [u8; 8]>),
+    Twelve(Iter<'a, [u8; 12]>),
+}
 
 /// What a set says about its values, and where these are: an index entry of whoever looks sets up again.
 #[derive(Clone, Copy, Debug)]
@@ -172,6 +187,15 @@ impl Head {
 }
 
 impl RowSize {
+    /// That of blocks of so many bytes.
+    pub(super) fn of(bytes: usize) -> Option<RowSize> {
+        match bytes {
+            8 => Some(RowSize::Eight),
+            12 => Some(RowSize::Twelve),
+            _ => None,
+        }
+    }
+
     #[inline(always)]
     pub(super) fn bytes(self) -> usize {
         match self {
@@ -333,14 +357,12 @@ impl<'a> ValuesRef<'a> {
     /// All values and their instances.
     #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (Inst, ValueRef<'a>)> + use<'a> {
-        Values(*self)
+        Values::of(*self)
     }
 
     #[inline(always)]
     fn block(&self, pair: &[u8; VALUE_LEN]) -> ValueRef<'a> {
-        // There is one if the sets were checked; a view of unchecked ones promises not to panic.
-        let at = offset_of(u32::from_be_bytes(word_of(pair)), self.bias);
-        ValueRef::Block(block_at(self.data, at).unwrap_or_default())
+        block_of(self.data, self.bias, pair)
     }
 
     /// The blocks of a row.
@@ -351,52 +373,70 @@ impl<'a> ValuesRef<'a> {
     }
 }
 
+impl<'a> Values<'a> {
+    #[inline]
+    fn of(values: ValuesRef<'a>) -> Values<'a> {
+        let blocks = match values.lie {
+            Lie::InSitu => Each::InSitu,
+            Lie::Blocks => Each::Blocks(values.data, values.bias),
+            Lie::Row { start, size: RowSize::Eight } => Each::Eight(values.row(start).iter()),
+            Lie::Row { start, size: RowSize::Twelve } => Each::Twelve(values.row(start).iter()),
+        };
+        Values { pairs: values.pairs.iter(), blocks }
+    }
+}
+
 impl<'a> Iterator for Values<'a> {
     type Item = (Inst, ValueRef<'a>);
 
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
-        let ValuesRef { pairs, lie, .. } = &mut self.0;
-        let (pair, rest) = pairs.split_first()?;
-        *pairs = rest;
-        let value = match lie {
-            Lie::InSitu => ValueRef::InSitu(word_of(pair)),
-            Lie::Blocks => self.0.block(pair),
-            Lie::Row { start, size } => {
-                let (from, to) = (*start, *start + size.bytes());
-                *start = to;
-                ValueRef::Block(self.0.data.get(from..to).unwrap_or_default())
-            }
+        let pair = self.pairs.next()?;
+        // A row has as many blocks as there are instances.
+        let value = match &mut self.blocks {
+            Each::InSitu => ValueRef::InSitu(word_of(pair)),
+            Each::Blocks(data, bias) => block_of(data, *bias, pair),
+            Each::Eight(blocks) => ValueRef::Block(blocks.next()?),
+            Each::Twelve(blocks) => ValueRef::Block(blocks.next()?),
         };
         Some((inst_of(pair), value))
     }
 
     #[inline]
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.0.pairs.len(), Some(self.0.pairs.len()))
+        self.pairs.size_hint()
     }
 
     #[inline]
     fn fold<B, F: FnMut(B, Self::Item) -> B>(self, init: B, mut each: F) -> B {
-        let values = self.0;
-        let pairs = values.pairs.iter();
+        let Values { pairs, blocks } = self;
         // In each arm `each` is compiled for blocks of one length.
-        match values.lie {
-            Lie::InSitu => {
+        match blocks {
+            Each::InSitu => {
                 pairs.fold(init, |all, pair| each(all, (inst_of(pair), ValueRef::InSitu(word_of(pair)))))
             }
-            Lie::Blocks => pairs.fold(init, |all, pair| each(all, (inst_of(pair), values.block(pair)))),
-            Lie::Row { start, size: RowSize::Eight } => pairs
-                .zip(values.row::<8>(start))
+            Each::Blocks(data, bias) => {
+                pairs.fold(init, |all, pair| each(all, (inst_of(pair), block_of(data, bias, pair))))
+            }
+            Each::Eight(blocks) => pairs
+                .zip(blocks)
                 .fold(init, |all, (pair, block)| each(all, (inst_of(pair), ValueRef::Block(block)))),
-            Lie::Row { start, size: RowSize::Twelve } => pairs
-                .zip(values.row::<12>(start))
+            Each::Twelve(blocks) => pairs
+                .zip(blocks)
                 .fold(init, |all, (pair, block)| each(all, (inst_of(pair), ValueRef::Block(block)))),
         }
     }
 }
 
 impl ExactSizeIterator for Values<'_> {}
+
+/// The block whose place is the word of a pair.
+#[inline(always)]
+fn block_of<'a>(data: &'a [u8], bias: u32, pair: &[u8; VALUE_LEN]) -> ValueRef<'a> {
+    // There is one if the sets were checked; a view of unchecked ones promises not to panic.
+    let at = offset_of(u32::from_be_bytes(word_of(pair)), bias);
+    ValueRef::Block(block_at(data, at).unwrap_or_default())
+}
 
 #[inline(always)]
 pub(super) fn inst_of(&[i, n, s, t, ..]: &[u8; VALUE_LEN]) -> Inst {

@@ -13,7 +13,7 @@ use byteorder::{BigEndian, ByteOrder};
 use super::check;
 use super::column::{append, pair};
 use super::value::{block_at, block_format, block_header};
-use super::view::{Lie, ValuesRef, inst_of};
+use super::view::{Head, Lie, RowSize, ValuesRef, inst_of};
 use super::{
     BLOCK_HEADER, DPTR, INSITU, MAX_BLOCK, RawValue, SET_HEADER, SPTR, SetHead, VALUE_LEN, ValueRef, WORD,
 };
@@ -54,6 +54,9 @@ struct OpenSet {
     blocks: usize,
     values: i32,
     in_situ: bool,
+    /// The first so many values are numbers in blocks of one size, one behind the other from `blocks` on.
+    in_row: i32,
+    row: RowSize,
 }
 
 impl SetsWriter {
@@ -140,7 +143,9 @@ impl SetsWriter {
             return Err(error(Unsendable::Misuse { call: "begin_set" }));
         }
         let start = self.head.len();
-        self.open = Some(OpenSet { pmid, start, blocks: self.blocks.len(), values: 0, in_situ: false });
+        let blocks = self.blocks.len();
+        let (values, in_situ, in_row, row) = (0, false, 0, RowSize::Twelve);
+        self.open = Some(OpenSet { pmid, start, blocks, values, in_situ, in_row, row });
         let mut set = [0; SET_HEADER];
         BigEndian::write_u32(&mut set, pmid.0);
         self.head.extend_from_slice(&set);
@@ -256,11 +261,11 @@ impl SetsWriter {
         let Some(set) = self.check_row(first, values.len(), false, size)? else { return Ok(()) };
         self.open_format(&set, DPTR);
         let place = self.blocks.len() / WORD;
-        append(&mut self.head, values.pairs.iter().enumerate(), |(number, old), to| {
-            *to = pair(inst_of(old), ((place + number * (size / WORD)) as u32).to_be_bytes());
+        append(&mut self.head, values.pairs.iter().enumerate(), |(number, old)| {
+            pair(inst_of(old), ((place + number * (size / WORD)) as u32).to_be_bytes())
         });
         self.blocks.extend_from_slice(row);
-        self.open = Some(OpenSet { values: set.values + values.len() as i32, ..set });
+        self.open = Some(set.with_row(values.len(), RowSize::of(size)));
         Ok(())
     }
 
@@ -309,11 +314,17 @@ impl SetsWriter {
     }
 
     /// Ends the open set, and says where in [`SetsWriter::parts`] its values are.
-    pub(crate) fn end_indexed(&mut self) -> Result<SetHead, EncodeError> {
+    pub(crate) fn end_indexed(&mut self) -> Result<Head, EncodeError> {
         let set = self.open.take().ok_or(error(Unsendable::Misuse { call: "end_set" }))?;
         self.close(set.start, set.values);
         let blocks = set.values > 0 && !set.in_situ;
-        Ok(SetHead { pmid: set.pmid, numval: set.values, blocks, at: set.start + SET_HEADER + WORD })
+        let lie = match blocks {
+            false => Lie::InSitu,
+            true if set.in_row == set.values => Lie::Row { start: set.blocks, size: set.row },
+            true => Lie::Blocks,
+        };
+        let at = set.start + SET_HEADER + WORD;
+        Ok(Head { set: SetHead { pmid: set.pmid, numval: set.values, blocks, at }, lie })
     }
 
     /// Ends the open set with an error in place of the values it has so far.
@@ -393,7 +404,7 @@ impl SetsWriter {
         let Some(set) = self.check_row(ids.first().copied(), count, true, 0)? else { return Ok(()) };
         self.open_format(&set, INSITU);
         let pairs = ids.iter().zip(values).take(count);
-        append(&mut self.head, pairs, |(&inst, &value), place| *place = pair(inst, word(value)));
+        append(&mut self.head, pairs, |(&inst, &value)| pair(inst, word(value)));
         self.open = Some(OpenSet { values: set.values + count as i32, ..set });
         Ok(())
     }
@@ -415,14 +426,16 @@ impl SetsWriter {
             place += (SIZE / WORD) as u32;
             (inst, this)
         });
-        append(&mut self.head, places, |(inst, place), to| *to = pair(inst, place.to_be_bytes()));
+        append(&mut self.head, places, |(inst, place)| pair(inst, place.to_be_bytes()));
         let header = block_header(value_type as u8, DATA);
-        append(&mut self.blocks, values[..count].iter(), |&value, block: &mut [u8; SIZE]| {
+        append(&mut self.blocks, values[..count].iter(), |&value| {
+            let mut block = [0; SIZE];
             let (start, rest) = block.split_at_mut(BLOCK_HEADER);
             start.copy_from_slice(&header);
             rest.copy_from_slice(&data(value));
+            block
         });
-        self.open = Some(OpenSet { values: set.values + count as i32, ..set });
+        self.open = Some(set.with_row(count, RowSize::of(SIZE)));
         Ok(())
     }
 
@@ -569,6 +582,19 @@ impl SetsWriter {
         // `begin_set` wrote this word.
         BigEndian::write_i32(&mut self.head[start + NUMVAL..], numval);
         self.count += 1;
+    }
+}
+
+impl OpenSet {
+    /// With so many more values, whose blocks are one row.
+    fn with_row(self, count: usize, size: Option<RowSize>) -> OpenSet {
+        let values = self.values + count as i32;
+        match size {
+            Some(row) if self.in_row == self.values && (self.values == 0 || self.row == row) => {
+                OpenSet { values, in_row: values, row, ..self }
+            }
+            _ => OpenSet { values, ..self },
+        }
     }
 }
 
