@@ -377,13 +377,25 @@ impl Attached<'_> {
     /// `PM_ERR_PMID` for a metric that is unknown or hidden here, `PM_ERR_BADDERIVE` for one that does
     /// not bind.
     pub fn meta(&mut self, pmid: Pmid) -> Result<Meta, PmError> {
+        self.usable(pmid).map(|bound| bound.meta())
+    }
+
+    /// Makes sure that a derived metric can be evaluated: it is bound if it is not yet.
+    ///
+    /// # Errors
+    /// As [`Attached::meta`].
+    pub fn prepare(&mut self, pmid: Pmid) -> Result<(), PmError> {
+        self.usable(pmid).map(drop)
+    }
+
+    fn usable(&mut self, pmid: Pmid) -> Result<&Bound, PmError> {
         let at = *self.context.by_pmid.get(&pmid).ok_or(PmError::PMID)?;
         if self.context.metrics.get(at).is_some_and(|metric| metric.masked) {
             return Err(PmError::PMID);
         }
         self.bind(at);
         match self.state(at) {
-            Some(State::Bound(bound, _)) => Ok(bound.meta()),
+            Some(State::Bound(bound, _)) => Ok(bound),
             _ => Err(PmError::BADDERIVE),
         }
     }

@@ -71,8 +71,9 @@ pub(crate) struct Derived {
     /// Where definitions are bound to learn their descriptors; evaluates nothing.
     binder: DerivedContext,
     /// By name below the root.
-    entries: BTreeMap<String, Entry>,
-    by_pmid: FxHashMap<u32, String>,
+    entries: BTreeMap<String, Arc<Entry>>,
+    /// The same by their numbers: each value that is fetched asks for one.
+    by_pmid: FxHashMap<u32, Arc<Entry>>,
     sessions: Sessions,
     /// The agent's own history.
     shared: SharedHistory,
@@ -261,7 +262,7 @@ impl Derived {
         wanted: Vec<Wanted>,
         dialect: Dialect,
         changed: HashSet<Arc<str>>,
-    ) -> BTreeMap<String, Entry> {
+    ) -> BTreeMap<String, Arc<Entry>> {
         let before = std::mem::take(&mut self.entries);
         let registry = Arc::make_mut(&mut self.registry);
         if self.dialect != dialect {
@@ -305,11 +306,11 @@ impl Derived {
                 Ok(status) => status,
                 Err(reason) => Status::Refused(reason),
             };
-            self.entries.insert(wanted.name.clone(), Entry { pmid, wanted, status });
+            self.entries.insert(wanted.name.clone(), Arc::new(Entry { pmid, wanted, status }));
         }
         // What the engine would log is in the status, in words of this agent.
         self.binder.take_messages();
-        self.by_pmid = self.entries.iter().map(|(name, e)| (e.pmid.local(), name.clone())).collect();
+        self.by_pmid = self.entries.values().map(|entry| (entry.pmid.local(), Arc::clone(entry))).collect();
         if seen(&before) != seen(&self.entries) {
             self.generation += 1;
         }
@@ -363,10 +364,10 @@ impl Derived {
     /// What the definitions that clients want need.
     fn needs(&mut self) -> Needs {
         let mut all = Needs::default();
-        let (by_pmid, entries) = (&self.by_pmid, &self.entries);
+        let by_pmid = &self.by_pmid;
         for local in self.foreign.interesting() {
-            let entry = by_pmid.get(&local).and_then(|name| entries.get(name));
-            if let Some(Entry { status: Status::Usable { needs: Some(needs), .. }, .. }) = entry {
+            let status = by_pmid.get(&local).map(|entry| &entry.status);
+            if let Some(Status::Usable { needs: Some(needs), .. }) = status {
                 all.operands.extend(&needs.operands);
                 all.own.extend(&needs.own);
                 all.indoms.extend(&needs.indoms);
@@ -388,12 +389,12 @@ impl Derived {
 
     /// All definitions, by name below the root.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
-        self.entries.iter().map(|(name, entry)| (name.as_str(), entry))
+        self.entries.iter().map(|(name, entry)| (name.as_str(), &**entry))
     }
 
     /// The definition of a metric.
     pub(crate) fn entry(&self, pmid: Pmid) -> Option<&Entry> {
-        self.entries.get(self.by_pmid.get(&pmid.local())?)
+        self.by_pmid.get(&pmid.local()).map(|entry| &**entry)
     }
 
     /// Begins to compute a metric for a client. What comes out must be [given back](Derived::end).
@@ -433,7 +434,7 @@ impl Derived {
     /// Begins a sample for everybody, of what is made of the agent's own metrics. It must be
     /// [given back](Derived::end_shared).
     pub(crate) fn begin_shared(&mut self) -> Sampling {
-        let own_only = |entry: &Entry| match entry.status {
+        let own_only = |entry: &Arc<Entry>| match entry.status {
             Status::Usable { engine, needs: None, .. } => Some(engine),
             _ => None,
         };
@@ -506,7 +507,7 @@ impl Entry {
 }
 
 /// What a client sees of definitions without asking for values.
-fn seen(entries: &BTreeMap<String, Entry>) -> Vec<(Pmid, Option<Desc>)> {
+fn seen(entries: &BTreeMap<String, Arc<Entry>>) -> Vec<(Pmid, Option<Desc>)> {
     entries.values().map(|entry| (entry.pmid, entry.desc())).collect()
 }
 

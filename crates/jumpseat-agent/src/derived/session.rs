@@ -197,7 +197,7 @@ impl Session {
             context.begin_fetch();
         }
         // Binds it, if this client has not used it before.
-        if let Err(error) = context.meta(definition) {
+        if let Err(error) = context.prepare(definition) {
             return take(Err(error));
         }
         let mut operand_values = AgentValues { operands: &operands, values: &mut self.values };
@@ -232,7 +232,7 @@ impl Session {
             // Those of definitions that are gone would stay for as long as the client does.
             self.results.retain(|pmid, _| registry.find_pmid(*pmid).is_some());
         }
-        context.meta(definition)?;
+        context.prepare(definition)?;
         let empty = || Computed { sample: 0, column: Err(PmError::AGAIN) };
         let computed = self.results.entry(definition).or_insert_with(empty);
         if computed.sample != number {
