@@ -5,13 +5,14 @@
 
 mod common;
 
+use std::cell::RefCell;
 use std::fmt::Write;
 use std::thread::sleep;
 use std::time::Duration;
 
 use common::agent::Served;
 use common::clock::resident_kib;
-use common::{Figure, Goal, Row, Times, is_quick, race, rounds};
+use common::{Figure, Goal, Row, Times, race, rounds};
 use jumpseat::client::{Context, EventReader, Fetched};
 use jumpseat::model::{Value, ValueSet};
 
@@ -47,20 +48,32 @@ fn main() {
 
 /// Events of `few` and of `many` kinds, made by `line` of their number and of how many kinds there are.
 fn events(what: &str, few: u64, many: u64, line: impl Fn(u64, u64) -> String) {
-    let count = EVENTS / if is_quick() { 10 } else { 1 };
+    // As many in short rounds: what each name costs once in a while is to be a part of it that does not depend on that.
+    let count = EVENTS;
     let data = [few, many].map(|kinds| (0..count).map(|n| line(n, kinds)).collect::<String>());
-    // The processor time of an agent for them, and what memory it has then.
-    let run = |data: &str, settled: Duration| -> (Duration, u64) {
+    // The processor time of an agent for them the first time, and when their names are there; and what memory it has then.
+    let run = |data: &str, settled: Duration| -> ([Duration; 2], u64) {
         let dir = tempfile::tempdir().expect("a directory");
         let agent = Served::start(AGENT, dir.path(), "[log]\ndir = \"memory\"");
         sleep(settled);
-        // Once to make the names, which is a matter of their number.
-        agent.feed(data.as_bytes(), count);
-        let before = agent.cpu();
-        agent.feed(data.as_bytes(), count);
-        (agent.cpu() - before, resident_kib(agent.pid()))
+        agent.settle();
+        let times = [(); 2].map(|()| {
+            let before = agent.cpu();
+            agent.feed(data.as_bytes(), count);
+            agent.settle();
+            agent.cpu() - before
+        });
+        (times, resident_kib(agent.pid()))
     };
-    let cpu = |which: usize| run(&data[which], Duration::ZERO).0;
+    // To make names is a matter of their number, and takes threads of its own: a row for itself.
+    let made = RefCell::new(Vec::new());
+    let cpu = |which: usize| {
+        let ([first, then], _) = run(&data[which], Duration::ZERO);
+        if which == 1 {
+            made.borrow_mut().push(first.saturating_sub(then));
+        }
+        then
+    };
     let [small, large] = race(rounds(10), [&mut || cpu(0), &mut || cpu(1)]);
     let resident = [0, 1].map(|which| run(&data[which], SETTLED).1);
     let each = |times: &Times| Figure::nanos(times, count as f64, "ns an event");
@@ -68,6 +81,12 @@ fn events(what: &str, few: u64, many: u64, line: impl Fn(u64, u64) -> String) {
         .peer(format!("{few}"), each(&small))
         .goal(Goal::Ratio(1.0 / GOAL))
         .print();
+    let made = Times::of(made.into_inner());
+    Row::new(
+        format!("a new one of {many} {what}, CPU of the agent"),
+        Figure::time(&made, many as f64, 1e-6, "us"),
+    )
+    .print();
     let more = (resident[1] as f64 - resident[0] as f64) / (many - few) as f64;
     Row::new(format!("resident memory for each of {many} {what}"), Figure::cost(more, "KiB"))
         .headline()
@@ -114,7 +133,7 @@ fn clients() {
         }
         took
     };
-    let read = std::cell::RefCell::new(&mut read);
+    let read = RefCell::new(&mut read);
     let few = CLIENTS / 100;
     let [small, large] =
         race(rounds(5), [&mut || read.borrow_mut()(few), &mut || read.borrow_mut()(CLIENTS)]);

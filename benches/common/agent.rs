@@ -75,6 +75,22 @@ impl Served {
         clock::process_cpu(self.pid())
     }
 
+    /// Waits until all its threads are done with what it was sent, those that write new names to the disk as well: until it takes
+    /// next to no processor time.
+    pub(crate) fn settle(&self) {
+        const STEP: Duration = Duration::from_millis(100);
+        let mut before = self.cpu();
+        for _ in 0..50 {
+            std::thread::sleep(STEP);
+            let now = self.cpu();
+            if now - before < STEP / 1000 {
+                return;
+            }
+            before = now;
+        }
+        panic!("it is never done");
+    }
+
     /// Sends all of this over a connection, and waits for the summary: that it has taken in `events` of them and lost none.
     pub(crate) fn feed(&self, data: &[u8], events: u64) {
         let mut stream = UnixStream::connect(&self.socket).expect("it listens");
