@@ -114,8 +114,13 @@ mod tests {
         assert_eq!(read, [&[values[1]], &values[..]].concat());
     }
 
+    /// Instances and values as text.
+    type Shown = Vec<(Inst, String)>;
+    /// Something that is appended to a set.
+    type Push<'a> = &'a dyn Fn(&mut Fetched);
+
     /// Words, blocks, and all values in each way in which they can be read.
-    fn parts(fetched: &Fetched) -> (Vec<[u8; VALUE_LEN]>, Vec<u8>, Vec<(Inst, String)>) {
+    fn parts(fetched: &Fetched) -> (Vec<[u8; VALUE_LEN]>, Vec<u8>, Shown) {
         let values = fetched.set(0).unwrap().values.unwrap();
         let shown = |(inst, value): (Inst, ValueRef<'_>)| (inst, format!("{value:?}"));
         let stepped: Vec<_> = (0..values.len()).map(|at| shown(values.get(at).unwrap())).collect();
@@ -138,7 +143,7 @@ mod tests {
             fetched.push_value(8, &Value::String(Bytes::from_static(b"text"))).unwrap();
         };
         let one = |fetched: &mut Fetched| fetched.push_value(8, &Value::Double(4.5)).unwrap();
-        let cases: [&[&dyn Fn(&mut Fetched)]; 7] = [
+        let cases: [&[Push<'_>]; 7] = [
             &[&row, &row],
             &[&row, &one],
             &[&one, &row],
