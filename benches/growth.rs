@@ -48,9 +48,8 @@ fn main() {
 
 /// Events of `few` and of `many` kinds, made by `line` of their number and of how many kinds there are.
 fn events(what: &str, few: u64, many: u64, line: impl Fn(u64, u64) -> String) {
-    // As many in short rounds: what each name costs once in a while is to be a part of it that does not depend on that.
-    let count = EVENTS;
-    let data = [few, many].map(|kinds| (0..count).map(|n| line(n, kinds)).collect::<String>());
+    // As many in short rounds: of what each name costs once in a while, an event has a part that depends on how many there are.
+    let data = [few, many].map(|kinds| (0..EVENTS).map(|n| line(n, kinds)).collect::<String>());
     // The processor time of an agent for them the first time, and when their names are there; and what memory it has then.
     let run = |data: &str, settled: Duration| -> ([Duration; 2], u64) {
         let dir = tempfile::tempdir().expect("a directory");
@@ -59,7 +58,7 @@ fn events(what: &str, few: u64, many: u64, line: impl Fn(u64, u64) -> String) {
         agent.settle();
         let times = [(); 2].map(|()| {
             let before = agent.cpu();
-            agent.feed(data.as_bytes(), count);
+            agent.feed(data.as_bytes(), EVENTS);
             agent.settle();
             agent.cpu() - before
         });
@@ -76,7 +75,7 @@ fn events(what: &str, few: u64, many: u64, line: impl Fn(u64, u64) -> String) {
     };
     let [small, large] = race(rounds(10), [&mut || cpu(0), &mut || cpu(1)]);
     let resident = [0, 1].map(|which| run(&data[which], SETTLED).1);
-    let each = |times: &Times| Figure::nanos(times, count as f64, "ns an event");
+    let each = |times: &Times| Figure::nanos(times, EVENTS as f64, "ns an event");
     Row::new(format!("an event, {many} {what}, CPU of the agent"), each(&large))
         .peer(format!("{few}"), each(&small))
         .goal(Goal::Ratio(1.0 / GOAL))

@@ -143,8 +143,10 @@ mod tests {
             fetched.push_value(8, &Value::String(Bytes::from_static(b"text"))).unwrap();
         };
         let one = |fetched: &mut Fetched| fetched.push_value(8, &Value::Double(4.5)).unwrap();
-        let cases: [&[Push<'_>]; 7] = [
+        let whole = |fetched: &mut Fetched| fetched.push_numbers(&IDS, Numbers::U64(&[1, 2, 3])).unwrap();
+        let cases: [&[Push<'_>]; 8] = [
             &[&row, &row],
+            &[&row, &whole],
             &[&row, &one],
             &[&one, &row],
             &[&row, &floats],
@@ -168,6 +170,11 @@ mod tests {
             let expected: Vec<_> =
                 at_places.iter().map(|(inst, value)| (inst, format!("{value:?}"))).collect();
             assert_eq!(values, expected);
+            // Numbers are taken as those of one type only if all are.
+            let read = |values: ValuesRef<'_>| {
+                values.read_into(&mut Vec::new(), NumbersMut::Double(&mut Vec::new()))
+            };
+            assert_eq!(read(fetched.set(0).unwrap().values.unwrap()), read(at_places));
         }
     }
 

@@ -54,9 +54,9 @@ struct OpenSet {
     blocks: usize,
     values: i32,
     in_situ: bool,
-    /// The first so many values are numbers in blocks of one size, one behind the other from `blocks` on.
+    /// The first so many values are in blocks with this header, one behind the other from `blocks` on.
     in_row: i32,
-    row: RowSize,
+    header: [u8; BLOCK_HEADER],
 }
 
 impl SetsWriter {
@@ -144,8 +144,8 @@ impl SetsWriter {
         }
         let start = self.head.len();
         let blocks = self.blocks.len();
-        let (values, in_situ, in_row, row) = (0, false, 0, RowSize::Twelve);
-        self.open = Some(OpenSet { pmid, start, blocks, values, in_situ, in_row, row });
+        let (values, in_situ, in_row, header) = (0, false, 0, [0; BLOCK_HEADER]);
+        self.open = Some(OpenSet { pmid, start, blocks, values, in_situ, in_row, header });
         let mut set = [0; SET_HEADER];
         BigEndian::write_u32(&mut set, pmid.0);
         self.head.extend_from_slice(&set);
@@ -265,7 +265,7 @@ impl SetsWriter {
             pair(inst_of(old), ((place + number * (size / WORD)) as u32).to_be_bytes())
         });
         self.blocks.extend_from_slice(row);
-        self.open = Some(set.with_row(values.len(), RowSize::of(size)));
+        self.open = Some(set.with_row(values.len(), row.first_chunk().copied().unwrap_or_default()));
         Ok(())
     }
 
@@ -318,10 +318,10 @@ impl SetsWriter {
         let set = self.open.take().ok_or(error(Unsendable::Misuse { call: "end_set" }))?;
         self.close(set.start, set.values);
         let blocks = set.values > 0 && !set.in_situ;
-        let lie = match blocks {
-            false => Lie::InSitu,
-            true if set.in_row == set.values => Lie::Row { start: set.blocks, size: set.row },
-            true => Lie::Blocks,
+        let lie = match (blocks, set.row()) {
+            (false, _) => Lie::InSitu,
+            (true, Some(size)) => Lie::Row { start: set.blocks, size },
+            (true, None) => Lie::Blocks,
         };
         let at = set.start + SET_HEADER + WORD;
         Ok(Head { set: SetHead { pmid: set.pmid, numval: set.values, blocks, at }, lie })
@@ -435,7 +435,7 @@ impl SetsWriter {
             rest.copy_from_slice(&data(value));
             block
         });
-        self.open = Some(set.with_row(count, RowSize::of(SIZE)));
+        self.open = Some(set.with_row(count, header));
         Ok(())
     }
 
@@ -586,15 +586,17 @@ impl SetsWriter {
 }
 
 impl OpenSet {
-    /// With so many more values, whose blocks are one row.
-    fn with_row(self, count: usize, size: Option<RowSize>) -> OpenSet {
+    /// With so many more values, whose blocks are one row: numbers of one type, all with the same header.
+    fn with_row(self, count: usize, header: [u8; BLOCK_HEADER]) -> OpenSet {
         let values = self.values + count as i32;
-        match size {
-            Some(row) if self.in_row == self.values && (self.values == 0 || self.row == row) => {
-                OpenSet { values, in_row: values, row, ..self }
-            }
-            _ => OpenSet { values, ..self },
-        }
+        let goes_on = self.in_row == self.values && (self.values == 0 || self.header == header);
+        if goes_on { OpenSet { values, in_row: values, header, ..self } } else { OpenSet { values, ..self } }
+    }
+
+    /// The size of the blocks, if those of all values are one row.
+    fn row(&self) -> Option<RowSize> {
+        let size = u32::from_be_bytes(self.header) as usize & MAX_BLOCK;
+        RowSize::of(size).filter(|_| self.in_row == self.values)
     }
 }
 
