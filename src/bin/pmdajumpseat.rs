@@ -9,12 +9,10 @@ use jumpseat::agent::{self, Clients, Config, RunningAgent, Setup, Signals, Trust
 use jumpseat::pmda::log::{self, Log, LogFile};
 use jumpseat::pmda::{Exit, Options, PmcdOptions, Transport, identity};
 use jumpseat::source::SocketConfig;
+use jumpseat_commands::helper;
 use jumpseat_tools::complain;
 use nix::unistd::geteuid;
 use pcp_net::is_served;
-
-#[path = "jumpseat/helper.rs"]
-mod helper;
 
 const PROGRAM: &str = "pmdajumpseat";
 /// What is done in place of serving anybody.

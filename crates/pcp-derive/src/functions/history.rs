@@ -164,7 +164,7 @@ fn subtract(
     }
     let mut pairs = Pairs { now: &now.ids, last: &last.ids, zip, finder, drops };
     let Column { ids, values, .. } = out;
-    let per_second = |difference: f64| difference / elapsed * factor;
+    let per_second = move |difference: f64| difference / elapsed * factor;
     // Whole numbers are subtracted in their type before anything else, so that counters that wrap go on.
     match (&now.values, &last.values, values) {
         (Values::I32(now), Values::I32(last), Values::I32(out)) => {
@@ -186,22 +186,22 @@ fn subtract(
             pairs.apply(now, last, ids, out, |now, last| now - last);
         }
         (Values::I32(now), Values::I32(last), Values::Double(out)) => {
-            pairs.apply(now, last, ids, out, |now, last| per_second(f64::from(now.wrapping_sub(last))));
+            pairs.apply(now, last, ids, out, move |now, last| per_second(f64::from(now.wrapping_sub(last))));
         }
         (Values::U32(now), Values::U32(last), Values::Double(out)) => {
-            pairs.apply(now, last, ids, out, |now, last| per_second(f64::from(now.wrapping_sub(last))));
+            pairs.apply(now, last, ids, out, move |now, last| per_second(f64::from(now.wrapping_sub(last))));
         }
         (Values::I64(now), Values::I64(last), Values::Double(out)) => {
-            pairs.apply(now, last, ids, out, |now, last| per_second(now.wrapping_sub(last) as f64));
+            pairs.apply(now, last, ids, out, move |now, last| per_second(now.wrapping_sub(last) as f64));
         }
         (Values::U64(now), Values::U64(last), Values::Double(out)) => {
-            pairs.apply(now, last, ids, out, |now, last| per_second(now.wrapping_sub(last) as f64));
+            pairs.apply(now, last, ids, out, move |now, last| per_second(now.wrapping_sub(last) as f64));
         }
         (Values::Float(now), Values::Float(last), Values::Double(out)) => {
-            pairs.apply(now, last, ids, out, |now, last| per_second(f64::from(now - last)));
+            pairs.apply(now, last, ids, out, move |now, last| per_second(f64::from(now - last)));
         }
         (Values::Double(now), Values::Double(last), Values::Double(out)) => {
-            pairs.apply(now, last, ids, out, |now, last| per_second(now - last));
+            pairs.apply(now, last, ids, out, move |now, last| per_second(now - last));
         }
         _ => debug_assert!(false, "the type rules let nothing else through"),
     }
@@ -213,11 +213,18 @@ fn fell(now: &Values, last: &Values) -> bool {
     fn any<T: PartialOrd>(now: &[T], last: &[T]) -> bool {
         now.iter().zip(last).fold(false, |fell, (now, last)| fell | (now < last))
     }
+    // What a subtraction borrows, in the topmost bit: there is no vector instruction that compares these.
+    fn any_wide<T: Copy>(now: &[T], last: &[T], number: impl Fn(T) -> u64) -> bool {
+        let borrowed = |now: u64, last: u64| (!now & last) | ((!now | last) & now.wrapping_sub(last));
+        let pairs = now.iter().zip(last);
+        let all = pairs.fold(0, |all, (&now, &last)| all | borrowed(number(now), number(last)));
+        all >> 63 != 0
+    }
     match (now, last) {
         (Values::I32(now), Values::I32(last)) => any(now, last),
         (Values::U32(now), Values::U32(last)) => any(now, last),
-        (Values::I64(now), Values::I64(last)) => any(now, last),
-        (Values::U64(now), Values::U64(last)) => any(now, last),
+        (Values::I64(now), Values::I64(last)) => any_wide(now, last, |v| v.cast_unsigned() ^ 1 << 63),
+        (Values::U64(now), Values::U64(last)) => any_wide(now, last, |v| v),
         (Values::Float(now), Values::Float(last)) => any(now, last),
         (Values::Double(now), Values::Double(last)) => any(now, last),
         _ => false,
@@ -328,6 +335,35 @@ mod tests {
     fn delta() -> Memory {
         let node = History { difference: Difference::Whole, argument: Argument::Expression };
         Memory::new(node)
+    }
+
+    #[test]
+    fn wide_numbers_that_fell_are_seen() {
+        let edges = [
+            0,
+            1,
+            2,
+            u64::MAX / 2 - 1,
+            u64::MAX / 2,
+            u64::MAX / 2 + 1,
+            u64::MAX / 2 + 2,
+            u64::MAX - 1,
+            u64::MAX,
+        ];
+        for now in edges {
+            for last in edges {
+                let of = |now: u64, last: u64| {
+                    let unsigned = fell(&Values::U64(vec![5, now, 7]), &Values::U64(vec![5, last, 6]));
+                    let signed = |v: u64| Values::I64(vec![-5, v.cast_signed()]);
+                    (unsigned, fell(&signed(now), &signed(last)))
+                };
+                assert_eq!(
+                    of(now, last),
+                    (now < last, now.cast_signed() < last.cast_signed()),
+                    "{now}, {last}"
+                );
+            }
+        }
     }
 
     #[test]
