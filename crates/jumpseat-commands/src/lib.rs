@@ -3,6 +3,12 @@
 //!
 //! A crate of its own, and not of the package with the programs, for the way programs are linked: the level of optimization of
 //! that package is that of all code they have, when it is linked. What is here is done once for a person, and compiled for size.
+//!
+//! # Features
+//!
+//! | feature | brings |
+//! | --- | --- |
+//! | `web-inside` | `jumpseat web` within this one program, and not in one of its own |
 
 mod check;
 mod config;
