@@ -15,9 +15,8 @@ use pcp_event::{EventFlags, packed};
 use pcp_model::{Timestamp, ValueType};
 use serde_json::{Map, Value, json};
 
-use crate::names::instant;
+use crate::names::{Identifiers, instant};
 use crate::say::sayln;
-use crate::serve::user_state_dir;
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -77,15 +76,8 @@ struct Place {
     /// Directory of the log; by default that of `jumpseat serve`, DOMAIN.log in the state directory.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Directory of the identifiers.
-    #[arg(long, value_name = "DIR")]
-    state_dir: Option<PathBuf>,
-    /// Number of the performance metrics domain.
-    #[arg(short, long, default_value_t = jumpseat_agent::DEFAULT_DOMAIN, value_parser = clap::value_parser!(u16).range(1..=510))]
-    domain: u16,
-    /// One JSON object a line.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    identifiers: Identifiers,
 }
 
 pub(crate) fn run(args: &LogArgs) -> ExitCode {
@@ -134,12 +126,12 @@ fn list(place: &Place) -> Result<ExitCode, String> {
         source.newest = source.newest.max(report.newest);
         source.damage += report.damage.len();
     }
-    if !place.json {
+    if !place.identifiers.json {
         sayln!("{:<24} {:>12} {:>14} {:>14}  newest", "source", "bytes", "first", "next");
     }
     for (id, of) in &sources {
         let newest = of.newest.map(|time| time.to_string());
-        if place.json {
+        if place.identifiers.json {
             sayln!(
                 "{}",
                 json!({"source": of.name, "id": id, "files": of.files, "bytes": of.bytes, "first": of.first,
@@ -153,7 +145,7 @@ fn list(place: &Place) -> Result<ExitCode, String> {
         }
     }
     for name in aside {
-        if place.json {
+        if place.identifiers.json {
             sayln!("{}", json!({"aside": name}));
         } else {
             sayln!("{name}: set aside, not read");
@@ -180,7 +172,7 @@ fn verify(place: &Place) -> Result<ExitCode, String> {
         records += report.records;
         before = Some(report);
     }
-    if !place.json {
+    if !place.identifiers.json {
         sayln!("{} files, {records} records, {damaged} places damaged", segments.len());
     }
     Ok(if damaged == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -248,21 +240,19 @@ fn trim(args: &TrimArgs) -> Result<ExitCode, String> {
         gone.extend(inspect::remove_aside(&dir, args.dry_run).map_err(|error| error.to_string())?);
     }
     for name in &gone {
-        if place.json { sayln!("{}", json!({"removed": name})) } else { sayln!("{name}") }
+        if place.identifiers.json { sayln!("{}", json!({"removed": name})) } else { sayln!("{name}") }
     }
-    if !place.json {
+    if !place.identifiers.json {
         sayln!("{} files {}", gone.len(), if args.dry_run { "to remove" } else { "removed" });
     }
     Ok(ExitCode::SUCCESS)
 }
 
 impl Place {
-    fn state_dir(&self) -> PathBuf {
-        self.state_dir.clone().unwrap_or_else(|| user_state_dir(false))
-    }
-
     fn dir(&self) -> PathBuf {
-        self.dir.clone().unwrap_or_else(|| self.state_dir().join(format!("{}.log", self.domain)))
+        self.dir
+            .clone()
+            .unwrap_or_else(|| self.identifiers.state_dir().join(format!("{}.log", self.identifiers.domain)))
     }
 
     fn segments(&self) -> Result<(Vec<String>, Vec<String>), String> {
@@ -278,19 +268,19 @@ impl Place {
 
     /// The names and types of fields, by their metrics. Without any, records are shown with the metrics' numbers.
     fn fields(&self) -> Result<BTreeMap<u32, String>, String> {
-        let names = known_names(&self.state_dir(), self.domain).unwrap_or_default();
+        let names = known_names(&self.identifiers.state_dir(), self.identifiers.domain).unwrap_or_default();
         let fields = names.into_iter().filter(|known| known.kind == "field");
         Ok(fields
             .filter_map(|known| {
                 let (_, name) = known.name.split_once(' ')?;
-                Some((field_pmid(self.domain, u16::try_from(known.id).ok()?).0, name.to_owned()))
+                Some((field_pmid(self.identifiers.domain, u16::try_from(known.id).ok()?).0, name.to_owned()))
             })
             .collect())
     }
 
     fn wrong(&self, source: &str, file: &str, wrong: &Wrong) {
         let Wrong { at, what, missing, .. } = wrong;
-        if self.json {
+        if self.identifiers.json {
             sayln!(
                 "{}",
                 json!({"source": source, "file": file, "byte": at, "problem": what, "missing": missing})

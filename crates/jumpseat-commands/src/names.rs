@@ -20,7 +20,7 @@ pub(crate) struct NamesArgs {
     #[command(subcommand)]
     command: Option<NamesCommand>,
     #[command(flatten)]
-    place: Place,
+    identifiers: Identifiers,
 }
 
 #[derive(Subcommand)]
@@ -38,25 +38,26 @@ struct RetireArgs {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    place: Place,
+    identifiers: Identifiers,
 }
 
+// Which identifiers, and the form in which what belongs to them is told.
 #[derive(Args)]
-struct Place {
+pub(crate) struct Identifiers {
     /// Directory of the identifiers; that of `jumpseat serve` by default.
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
     /// Number of the performance metrics domain.
     #[arg(short, long, default_value_t = jumpseat_agent::DEFAULT_DOMAIN, value_parser = clap::value_parser!(u16).range(1..=510))]
-    domain: u16,
+    pub(crate) domain: u16,
     /// One JSON object a line.
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 pub(crate) fn run(args: &NamesArgs) -> ExitCode {
     let done = match &args.command {
-        None => list(&args.place),
+        None => list(&args.identifiers),
         Some(NamesCommand::Retire(args)) => take_back(args),
     };
     match done {
@@ -68,25 +69,27 @@ pub(crate) fn run(args: &NamesArgs) -> ExitCode {
     }
 }
 
-fn list(place: &Place) -> Result<(), String> {
-    let names = known_names(&place.dir(), place.domain).map_err(|error| error.to_string())?;
-    names.iter().for_each(|known| place.show(known));
+fn list(identifiers: &Identifiers) -> Result<(), String> {
+    let names =
+        known_names(&identifiers.state_dir(), identifiers.domain).map_err(|error| error.to_string())?;
+    names.iter().for_each(|known| identifiers.show(known));
     Ok(())
 }
 
 fn take_back(args: &RetireArgs) -> Result<(), String> {
-    let place = &args.place;
+    let identifiers = &args.identifiers;
     let before = instant(&args.before, SystemTime::now().into())?;
-    let gone = retire(&place.dir(), place.domain, before, args.dry_run).map_err(|error| error.to_string())?;
-    gone.iter().for_each(|known| place.show(known));
-    if !place.json {
+    let gone = retire(&identifiers.state_dir(), identifiers.domain, before, args.dry_run)
+        .map_err(|error| error.to_string())?;
+    gone.iter().for_each(|known| identifiers.show(known));
+    if !identifiers.json {
         sayln!("{} names {}", gone.len(), if args.dry_run { "to retire" } else { "retired" });
     }
     Ok(())
 }
 
-impl Place {
-    fn dir(&self) -> PathBuf {
+impl Identifiers {
+    pub(crate) fn state_dir(&self) -> PathBuf {
         self.state_dir.clone().unwrap_or_else(|| user_state_dir(false))
     }
 
