@@ -527,11 +527,14 @@ impl Intake {
                     self.reject(refusal, number, shared);
                     if decoder.is_lost() {
                         self.broken = true;
-                        at = input.len();
                         break;
                     }
                 }
             }
+        }
+        if self.broken {
+            // Nobody comes back for the rest.
+            at = input.len();
         }
         self.framing = Framing::Binary(decoder);
         shared.lanes.bytes(self.lane, at);

@@ -208,6 +208,10 @@ fn a_stream_of_another_version_or_without_bounds_is_given_up() {
         (&b"\xffjs\x02"[..], "1:1 frame: a binary stream starts with FF 6A 73 01 (version 1)"),
         (b"\xffxx", "1:1 frame: a binary stream starts with FF 6A 73 01 (version 1)"),
         (b"\xffjs\x01\x04\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", "1:2 frame: not a frame length"),
+        (
+            b"\xffjs\x01\x11\x01\x05\x05\x01\x05",
+            "1:1 control: a CHUNK frame needs rings that were passed before",
+        ),
     ];
     let unfinished = [
         (&b"\xffjs\x01\x04\x05ab"[..], "1:5 frame: the stream ends within a frame"),
@@ -222,6 +226,7 @@ fn a_stream_of_another_version_or_without_bounds_is_given_up() {
         desk.feed(bytes);
         assert_eq!(desk.intake.broken, broken);
         if broken {
+            assert_eq!(desk.held(), 0, "nothing is kept of what is behind: {expected}");
             desk.feed(b"more");
         }
         desk.finish();
