@@ -31,7 +31,8 @@ pub struct Limits {
     pub source: u64,
     /// Bytes on disk for all sources.
     pub total: u64,
-    /// Bytes of a segment, but for one with a single larger batch.
+    /// Bytes of a segment, but for one with a single larger batch, and for those of sources that write much: theirs may be longer,
+    /// up to 16 MiB and a sixteenth of what the source may have, in a quarter of `total` for all of them.
     pub segment: u64,
     /// What survives a loss of power.
     pub sync: SyncMode,
@@ -48,6 +49,7 @@ impl Limits {
 
 const MIN_SEGMENT: u64 = 64 << 10;
 const MAX_SEGMENT: u64 = 4 << 20;
+const MAX_LONG_SEGMENT: u64 = 16 << 20;
 
 /// What is counted over all sources.
 #[derive(Debug, Default)]
@@ -72,9 +74,24 @@ pub(crate) struct Common {
     /// Something was appended that is not synced.
     pub is_dirty: AtomicBool,
     total: AtomicU64,
+    /// Bytes that segments may be longer than [`Limits::segment`], of all that are written to.
+    beyond: AtomicU64,
     sources: Mutex<Vec<Weak<SourceLog>>>,
     report: Mutex<Limiter>,
     hasher: RandomState,
+}
+
+/// A part of what all segments may be longer together; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Beyond {
+    common: Arc<Common>,
+    pub bytes: u64,
+}
+
+impl Drop for Beyond {
+    fn drop(&mut self) {
+        self.common.beyond.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl Common {
@@ -89,6 +106,7 @@ impl Common {
             counts: Counts::default(),
             is_dirty: AtomicBool::new(false),
             total: AtomicU64::new(0),
+            beyond: AtomicU64::new(0),
             sources: Mutex::new(Vec::new()),
             report: Mutex::new(Limiter::per_period(5, Duration::from_secs(60))),
             hasher: RandomState::new(),
@@ -157,11 +175,21 @@ impl Common {
         self.sources().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Drops the oldest segments of those who have most, until another segment of `source` fits. The newest segment of a source
-    /// always stays, as it tells what the counters are: so what is kept may be more than the budget by a segment a source.
-    pub(crate) fn make_room(&self, source: &SourceLog) {
+    /// How much longer than others a segment may be that begins now.
+    pub(crate) fn beyond(self: &Arc<Common>) -> Beyond {
         let limits = self.limits();
-        let fits = |used: u64, budget: u64| used + limits.segment <= budget;
+        let wanted = (limits.source / 16).min(MAX_LONG_SEGMENT).saturating_sub(limits.segment);
+        let taken = self.beyond.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
+            Some(taken + wanted).filter(|taken| *taken <= limits.total / 4)
+        });
+        Beyond { common: Arc::clone(self), bytes: if taken.is_ok() { wanted } else { 0 } }
+    }
+
+    /// Drops the oldest segments of those who have most, until another segment of `source`, of so many bytes, fits. The newest segment of
+    /// a source always stays, as it tells what the counters are: so what is kept may be more than the budget by a segment a source.
+    pub(crate) fn make_room(&self, source: &SourceLog, segment: u64) {
+        let limits = self.limits();
+        let fits = |used: u64, budget: u64| used + segment <= budget;
         while !fits(source.files().bytes, limits.source) && source.drop_oldest() {}
         if fits(self.total(), limits.total) {
             return;

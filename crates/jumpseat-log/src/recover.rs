@@ -5,7 +5,7 @@
 //! may lack. The file that is there is never written to again.
 //!
 //! **Cost:** a name a segment, and for each source two reads and one for each batch of its newest segment, of at most
-//! 4 MiB.
+//! 4 MiB, or 16 MiB of batches of 16 KiB and more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;

@@ -22,7 +22,7 @@ use pcp_event::log::{MAX_LOSS, MAX_SEQ, Stretch};
 use pcp_files::DiskFile;
 use pcp_model::{Inst, Timestamp};
 
-use crate::common::{Common, SyncMode};
+use crate::common::{Beyond, Common, SyncMode};
 use crate::format::{BATCH_HEAD, BatchHead, Head, MAX_CHANGES, put_ends};
 use crate::recover::Found;
 use crate::segment::{Segment, memory_name, segment_name};
@@ -33,6 +33,9 @@ const RETRY: Duration = Duration::from_secs(1);
 const MAX_RETRY: Duration = Duration::from_secs(30);
 /// So much room is set aside at once: as much as a segment has already, within these bounds.
 const AHEAD: std::ops::RangeInclusive<u64> = (64 << 10)..=(1 << 20);
+/// Bytes of a batch, on average, in segments that are longer than others: what the next life of the process reads of a segment is a
+/// matter of how many batches it has.
+const LARGE_BATCH: u64 = 16 << 10;
 
 /// The counter of lost records, which the log keeps itself: those that it was told of, and those that it has lost.
 pub const LOST: u32 = 0;
@@ -121,6 +124,9 @@ struct Active {
     at: u64,
     /// Up to where room was set aside; as far as possible if the file system cannot do that.
     reserved: u64,
+    batches: u64,
+    /// How much longer than others it may be.
+    beyond: Beyond,
     is_dirty: bool,
 }
 
@@ -399,11 +405,8 @@ impl SourceLog {
 
     fn try_write(&self, tail: &mut Tail, head: &mut BatchHead, entry: &Entry<'_>) -> io::Result<()> {
         let len = head.len() as u64;
-        // However long its head, and the batch: each has one at least.
-        let is_full = |active: &Active| {
-            active.at > active.start && active.at - active.start + len > self.common.limits.segment
-        };
-        if tail.active.as_ref().is_none_or(is_full) {
+        let segment = self.common.limits.segment;
+        if tail.active.as_ref().is_none_or(|active| active.is_full(len, segment)) {
             self.begin_segment(tail)?;
         }
         let Tail { active: Some(active), head: bytes, ends, .. } = tail else { return Ok(()) };
@@ -411,12 +414,13 @@ impl SourceLog {
         if active.file.extent()? != (active.at, true) {
             return Err(io::Error::other("another process has changed or removed the file"));
         }
-        active.reserve(len, self.common.limits.segment);
+        active.reserve(len, segment);
         head.seal(bytes, active.salt);
         let crc = head.body_crc(entry.batch.bytes(), ends);
         ends.extend_from_slice(&crc.to_be_bytes());
         active.file.write_at(&[bytes, entry.batch.bytes(), ends], active.at)?;
         active.at += len;
+        active.batches += 1;
         active.is_dirty = true;
         Ok(())
     }
@@ -431,7 +435,8 @@ impl SourceLog {
                 tail.unsynced.push(active.file);
             }
         }
-        common.make_room(self);
+        let beyond = common.beyond();
+        common.make_room(self, common.limits.segment + beyond.bytes);
         let salt = common.random();
         let head = Head {
             domain: common.domain,
@@ -475,7 +480,8 @@ impl SourceLog {
         common.used(len);
         drop(files);
         tail.names_synced = false;
-        tail.active = Some(Active { file, salt, start: len, at: len, reserved: len, is_dirty: true });
+        let (start, at, reserved) = (len, len, len);
+        tail.active = Some(Active { file, salt, start, at, reserved, batches: 0, beyond, is_dirty: true });
         Ok(())
     }
 
@@ -508,6 +514,13 @@ impl Drop for SourceLog {
 }
 
 impl Active {
+    /// Whether a batch of so many bytes belongs into the next segment. However long its head, and the batch: each has one at least.
+    fn is_full(&self, len: u64, segment: u64) -> bool {
+        let has = self.at - self.start;
+        let most = if has >= self.batches * LARGE_BATCH { segment + self.beyond.bytes } else { segment };
+        has > 0 && has + len > most
+    }
+
     /// Sets room aside for a batch of so many bytes and some behind it, never more than the segment has already or may have. Without
     /// it the batch is written just as well.
     fn reserve(&mut self, len: u64, segment: u64) {
@@ -516,7 +529,7 @@ impl Active {
             return;
         }
         let wanted = end + has.min(*AHEAD.end());
-        let wanted = wanted.min(self.start + segment).max(end);
+        let wanted = wanted.min(self.start + segment + self.beyond.bytes).max(end);
         self.reserved = if self.file.reserve(self.at, wanted).is_ok() { wanted } else { u64::MAX };
     }
 

@@ -101,6 +101,34 @@ fn room_is_set_aside_for_busy_sources_and_given_back() {
 }
 
 #[test]
+fn long_segments_are_for_large_batches_and_have_a_quarter_of_the_budget() {
+    const MIB: u64 = 1 << 20;
+    let limits = Limits { source: 64 * MIB, total: 40 * MIB, segment: MIB, sync: SyncMode::Never };
+    // The length of each source's first file, once that is full.
+    let firsts = |per_batch: u64| -> Vec<u64> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let logs = LogDir::open(dir.path(), 400, limits).expect("it is ours");
+        let sources: Vec<_> = (0..4).map(|source| logs.source(source, "busy")).collect();
+        for source in &sources {
+            for first in (0..).step_by(per_batch as usize) {
+                append(source, first..first + per_batch, 1000);
+                if source.stats().segments > 1 {
+                    break;
+                }
+            }
+        }
+        let file = |source: usize| dir.path().join(format!("{source:06}-{:020}.log", 0));
+        (0..4).map(|source| file(source).metadata().expect("its first file").len()).collect()
+    };
+    // A sixteenth of the source's budget is 4 MiB, 3 more than what each has by itself: a quarter of the total is enough for three.
+    let long = firsts(100);
+    assert!(long[..3].iter().all(|len| (3 * MIB..4 * MIB + 4096).contains(len)), "{long:?}");
+    assert!(long[3] <= MIB + 4096, "{long:?}");
+    let short = firsts(4);
+    assert!(short.iter().all(|len| (MIB / 2..MIB + 4096).contains(len)), "{short:?}");
+}
+
+#[test]
 fn one_process_has_a_directory() {
     let dir = tempfile::tempdir().expect("a directory");
     let first = LogDir::open(dir.path(), 400, LIMITS).expect("it is ours");
