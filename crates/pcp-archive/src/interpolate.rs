@@ -23,7 +23,7 @@ use super::interpolated::{Bounds, Held, Moment, Rule, RuleOptions};
 use super::reader::{Archive, Direction, Place, Step};
 use super::record::Record;
 use super::shown::{Shown, time_of};
-use super::tracked::{Along, Far, Metric, QueuedValue, Slot, alive, along};
+use super::tracked::{Along, Far, Follows, Metric, QueuedValue, Slot, alive, along};
 use pcp_model::{PM_IN_NULL, PmError, Pmid, Profile, Timestamp, ValueType};
 use pcp_pdu::{Fetched, LayoutId, ValueRef};
 use tracing::trace;
@@ -170,7 +170,6 @@ impl Interpolator {
         if !self.metrics.is_empty() {
             self.metrics.iter_mut().for_each(|metric| metric.go_to(now));
             self.read_ahead(archive, time, now)?;
-            self.pass(now);
         }
         trace!(
             target: "pcp::interp",
@@ -241,7 +240,7 @@ impl Interpolator {
         along(self.start, self.direction, time)
     }
 
-    /// Reads until every wanted instance has what is around `now`.
+    /// Reads until every wanted instance has what is around `now`, and forgets what lies before that.
     fn read_ahead(&mut self, archive: &mut Archive, time: Timestamp, now: Along) -> Result<(), ArchiveError> {
         let first = self.reading.ahead.is_none();
         let mut at = match self.reading.ahead {
@@ -249,22 +248,17 @@ impl Interpolator {
             None => archive.seek(time, self.direction)?,
         };
         let from = at;
+        // Up to `now` everything is read, as counters and marks in between matter.
+        while !self.reading.ended && self.reading.read_to <= now {
+            self.read_one(archive, &mut at, now, None)?;
+        }
+        let lacking = self.pass(now);
         // Behind a mark there is nothing that could be interpolated with.
-        let mut missing = if self.mark_at_or_behind(now) { 0 } else { self.missing(now) };
-        // Up to `now` everything is read, as counters and marks in between matter; beyond it only what is missing, and no
-        // more of it than fits into memory.
-        while !self.reading.ended
-            && (self.reading.read_to <= now || (missing > 0 && self.reading.queued < QUEUE))
-        {
-            let Some((step, after)) = self.step(archive, at)? else {
-                self.reading.ended = true;
-                break;
-            };
-            if self.take(archive, step, now, &mut missing)? {
-                missing = 0;
-            }
-            at = after;
-            self.reading.ahead = Some(at);
+        let mut missing = if self.mark_at_or_behind(now) { 0 } else { lacking };
+        let went_on = first || missing > 0;
+        // Beyond it only what is missing, and no more of it than fits into memory.
+        while !self.reading.ended && missing > 0 && self.reading.queued < QUEUE {
+            self.read_one(archive, &mut at, now, Some(&mut missing))?;
         }
         self.reading.ahead = Some(at);
         if missing > 0 && !self.reading.ended {
@@ -274,6 +268,31 @@ impl Interpolator {
             // Reading begins at `now`. Later fetches have passed what is in front of them.
             self.look_back(archive, from, now)?;
         }
+        if went_on {
+            self.pass(now);
+        }
+        Ok(())
+    }
+
+    /// Reads on by a record or a mark, if there is one. `missing`: how many instances lack a value at or behind `now`, if that matters.
+    fn read_one(
+        &mut self,
+        archive: &mut Archive,
+        at: &mut Place,
+        now: Along,
+        mut missing: Option<&mut usize>,
+    ) -> Result<(), ArchiveError> {
+        let Some((step, after)) = self.step(archive, *at)? else {
+            self.reading.ended = true;
+            return Ok(());
+        };
+        if self.take(archive, step, now, &mut missing)?
+            && let Some(missing) = missing
+        {
+            *missing = 0;
+        }
+        *at = after;
+        self.reading.ahead = Some(after);
         Ok(())
     }
 
@@ -314,7 +333,7 @@ impl Interpolator {
         archive: &mut Archive,
         step: Step,
         now: Along,
-        missing: &mut usize,
+        missing: &mut Option<&mut usize>,
     ) -> Result<bool, ArchiveError> {
         let place = match step {
             Step::Gap(time, _) => return Ok(self.mark(self.along(time), now)),
@@ -327,7 +346,7 @@ impl Interpolator {
         }
         self.reading.read_to = self.reading.read_to.max(at);
         // A mark at the record's own time was read before it, going either way: it does not hide these values.
-        let after_mark = self.reading.marks.back() == Some(&at);
+        let follows = if self.reading.marks.back() == Some(&at) { Follows::Mark } else { Follows::Other };
         let Interpolator { direction, metrics, by_pmid, reading, .. } = self;
         let Reading { route, queued, looked, .. } = reading;
         for &(number, metric) in route.wanted(&record, by_pmid) {
@@ -339,11 +358,14 @@ impl Interpolator {
                     return Ok(());
                 }
                 let value = rule.hold(value).ok_or_else(|| other_type(set.pmid))?;
-                let reached = slot.read_ahead(QueuedValue { at, after_mark, value }, now, *looked);
-                *queued += usize::from(reached.is_more);
-                if reached.is_next && needs_ahead {
-                    *missing = missing.saturating_sub(1);
+                if needs_ahead
+                    && let Some(missing) = missing
+                    && at >= now
+                    && slot.lacks_next(now, *looked)
+                {
+                    **missing = missing.saturating_sub(1);
                 }
+                *queued += usize::from(slot.read_ahead(QueuedValue { at, follows, value }, now));
                 Ok(())
             })?;
         }
@@ -498,7 +520,7 @@ impl Interpolator {
                     && let Some(held) = rule.hold(value)
                 {
                     // Found going against the direction: it is the last one in front of `now`.
-                    slot.queue.push_front(QueuedValue { at: found_at, after_mark: false, value: held });
+                    slot.queue.push_front(QueuedValue { at: found_at, follows: Follows::Other, value: held });
                     found += 1;
                 }
             });
@@ -508,15 +530,18 @@ impl Interpolator {
         Ok(())
     }
 
-    /// Forgets what lies before the last values not behind `now`.
-    fn pass(&mut self, now: Along) {
-        let mut passed = 0;
+    /// Forgets what lies before the last values not behind `now`. How many instances lack one at or behind it.
+    fn pass(&mut self, now: Along) -> usize {
+        let (mut passed, mut lacking) = (0, 0);
+        let (direction, looked) = (self.direction, self.reading.looked);
         for metric in &mut self.metrics {
+            let needs_ahead = metric.needs_ahead(direction);
             metric.each_current(|slot| {
                 while slot.queue.second().is_some_and(|value| value.at <= now) {
                     slot.queue.pop_front();
                     passed += 1;
                 }
+                lacking += usize::from(needs_ahead && slot.lacks_next(now, looked));
             });
             metric.leave_dead(now);
         }
@@ -524,6 +549,7 @@ impl Interpolator {
         while self.reading.marks.get(1).is_some_and(|mark| *mark <= now) {
             self.reading.marks.pop_front();
         }
+        lacking
     }
 
     /// The time of a place along the way.

@@ -56,18 +56,19 @@ pub(super) struct Slot {
 /// A value that was read, at or ahead of the time asked for.
 pub(super) struct QueuedValue {
     pub at: Along,
-    /// Whether a mark of the same time comes before it.
-    pub after_mark: bool,
+    pub follows: Follows,
     pub value: Held,
 }
 
-/// What a value that was read is to its instance.
-#[derive(Clone, Copy)]
-pub(super) struct Reached {
-    /// The queue is longer by one: it did not take the place of another, and none was passed.
-    pub is_more: bool,
-    /// It is the first one at or behind the time asked for: nothing more is missing.
-    pub is_next: bool,
+/// What a value comes behind. As wide as what lies beside it: of a narrow one the bytes that make it wide would be copied one by one, with
+/// every value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+pub(super) enum Follows {
+    /// A mark of the same time.
+    Mark,
+    /// Anything else.
+    Other,
 }
 
 /// A value or the end, and nothing of the instance between the queue and it.
@@ -157,17 +158,19 @@ impl Metric {
 
     /// The slot of the instance at a place among the values of a record. The value of a singular metric has any instance in ancient
     /// archives.
-    #[inline]
+    #[inline(always)]
     fn find(&mut self, at: usize, inst: Inst) -> Option<u32> {
         if let [Slot { inst: PM_IN_NULL, .. }] = &*self.slots {
             return Some(0);
         }
         let known = self.route.get(at).copied();
-        if let Some(number) = known
-            && self.slots.get(number as usize).is_some_and(|slot| slot.inst == inst)
-        {
-            return known;
-        }
+        let is_there = |number: u32| self.slots.get(number as usize).is_some_and(|slot| slot.inst == inst);
+        known.filter(|number| is_there(*number)).or_else(|| self.find_anew(at, inst))
+    }
+
+    /// The same for one that has another place than in the record before.
+    #[cold]
+    fn find_anew(&mut self, at: usize, inst: Inst) -> Option<u32> {
         let number = *self.by_inst.get(&inst)? as u32;
         if at >= self.route.len() {
             self.route.resize(at + 1, number);
@@ -244,22 +247,20 @@ const FOREVER: (Along, Along) = (Along::MIN, Along::MAX);
 
 impl Slot {
     /// Queues a value that was read ahead; at or in front of `now` only the last one counts, so it takes the place of
-    /// the one before. `looked`: see [`Slot::lacks_next`].
+    /// the one before. Whether the queue is longer by one then.
     #[inline]
-    pub(crate) fn read_ahead(&mut self, value: QueuedValue, now: Along, looked: Along) -> Reached {
-        let at = value.at;
-        if let Some(back) = self.queue.back_mut().filter(|_| at <= now) {
+    pub(crate) fn read_ahead(&mut self, value: QueuedValue, now: Along) -> bool {
+        if let Some(back) = self.queue.back_mut().filter(|_| value.at <= now) {
             *back = value;
-            return Reached { is_more: false, is_next: false };
+            return false;
         }
-        let is_next = at >= now && self.lacks_next(now, looked);
         // The one before need not wait until all are passed: with it the new one would be the third in the queue, mostly.
         let is_passed = self.queue.second().is_some_and(|second| second.at <= now);
         if is_passed {
             self.queue.pop_front();
         }
         self.queue.push_back(value);
-        Reached { is_more: !is_passed, is_next }
+        !is_passed
     }
 
     /// Whether a value at or behind `now` is wanted and not known, nor known not to be. All records up to `looked` have been looked through.
@@ -290,13 +291,15 @@ impl Slot {
         }
         let before = self.queue.front().filter(|value| value.at <= now);
         let before = before.filter(|sample| {
-            passed.is_none_or(|mark| mark < sample.at || (mark == sample.at && sample.after_mark))
+            passed
+                .is_none_or(|mark| mark < sample.at || (mark == sample.at && sample.follows == Follows::Mark))
         });
         let queued = self.queue.iter().find(|value| value.at >= now);
         let after = match queued {
             Some(sample) => {
-                let free = next_mark
-                    .is_none_or(|mark| mark > sample.at || (mark == sample.at && !sample.after_mark));
+                let free = next_mark.is_none_or(|mark| {
+                    mark > sample.at || (mark == sample.at && sample.follows == Follows::Other)
+                });
                 free.then(|| pair(sample))
             }
             None => match &self.far {
