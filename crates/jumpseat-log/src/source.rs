@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use pcp_event::batch::Batch;
 use pcp_event::log::{MAX_LOSS, MAX_SEQ, Stretch};
-use pcp_files::DiskFile;
+use pcp_files::{Ahead, DiskFile};
 use pcp_model::{Inst, Timestamp};
 
 use crate::common::{Beyond, Common, SyncMode};
@@ -31,8 +31,6 @@ use crate::state::{Mark, State, put_changes};
 /// How long a disk that has failed is left alone at first; doubled each time, up to [`MAX_RETRY`].
 const RETRY: Duration = Duration::from_secs(1);
 const MAX_RETRY: Duration = Duration::from_secs(30);
-/// So much room is set aside at once: as much as a segment has already, within these bounds.
-const AHEAD: std::ops::RangeInclusive<u64> = (64 << 10)..=(1 << 20);
 /// Bytes of a batch, on average, in segments that are longer than others: what the next life of the process reads of a segment is a
 /// matter of how many batches it has.
 const LARGE_BATCH: u64 = 16 << 10;
@@ -122,8 +120,7 @@ struct Active {
     /// Where the batches begin, and where the next one goes.
     start: u64,
     at: u64,
-    /// Up to where room was set aside; as far as possible if the file system cannot do that.
-    reserved: u64,
+    ahead: Ahead,
     batches: u64,
     /// How much longer than others it may be.
     beyond: Beyond,
@@ -414,7 +411,8 @@ impl SourceLog {
         if active.file.extent()? != (active.at, true) {
             return Err(io::Error::other("another process has changed or removed the file"));
         }
-        active.reserve(len, segment);
+        let most = active.start + segment + active.beyond.bytes;
+        active.ahead.reserve(&*active.file, active.at, active.at + len, most);
         head.seal(bytes, active.salt);
         let crc = head.body_crc(entry.batch.bytes(), ends);
         ends.extend_from_slice(&crc.to_be_bytes());
@@ -428,8 +426,8 @@ impl SourceLog {
     /// Begins a new segment, after making room for it.
     fn begin_segment(&self, tail: &mut Tail) -> io::Result<()> {
         let common = &self.common;
-        if let Some(active) = tail.active.take() {
-            active.release();
+        if let Some(mut active) = tail.active.take() {
+            active.ahead.give_back(&*active.file, active.at);
             // Those that nobody will ever sync need not be kept open.
             if active.is_dirty && common.limits.sync != SyncMode::Never {
                 tail.unsynced.push(active.file);
@@ -480,8 +478,8 @@ impl SourceLog {
         common.used(len);
         drop(files);
         tail.names_synced = false;
-        let (start, at, reserved) = (len, len, len);
-        tail.active = Some(Active { file, salt, start, at, reserved, batches: 0, beyond, is_dirty: true });
+        let (start, at, ahead) = (len, len, Ahead::default());
+        tail.active = Some(Active { file, salt, start, at, ahead, batches: 0, beyond, is_dirty: true });
         Ok(())
     }
 
@@ -507,8 +505,8 @@ impl SourceLog {
 impl Drop for SourceLog {
     fn drop(&mut self) {
         let tail = self.tail.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(active) = &tail.active {
-            active.release();
+        if let Some(active) = &mut tail.active {
+            active.ahead.give_back(&*active.file, active.at);
         }
     }
 }
@@ -519,27 +517,6 @@ impl Active {
         let has = self.at - self.start;
         let most = if has >= self.batches * LARGE_BATCH { segment + self.beyond.bytes } else { segment };
         has > 0 && has + len > most
-    }
-
-    /// Sets room aside for a batch of so many bytes and some behind it, never more than the segment has already or may have. Without
-    /// it the batch is written just as well.
-    fn reserve(&mut self, len: u64, segment: u64) {
-        let (has, end) = (self.at - self.start, self.at + len);
-        if end <= self.reserved || has < *AHEAD.start() {
-            return;
-        }
-        let wanted = end + has.min(*AHEAD.end());
-        let wanted = wanted.min(self.start + segment + self.beyond.bytes).max(end);
-        self.reserved = if self.file.reserve(self.at, wanted).is_ok() { wanted } else { u64::MAX };
-    }
-
-    /// Gives back what was set aside and not written to.
-    fn release(&self) {
-        // Of a file that somebody else has changed nothing is changed.
-        if self.reserved > self.at && matches!(self.file.extent(), Ok((len, true)) if len == self.at) {
-            // A file that takes more room than it should is no reason to do without the next one.
-            _ = self.file.set_len(self.at);
-        }
     }
 }
 

@@ -97,8 +97,7 @@ pub trait DiskFile: Debug + Send + Sync {
     /// The system's.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Sets room aside for what will be written between two offsets: the file gets no longer. What is written there then costs a
-    /// quarter less, as the file system need not find room for each of its blocks.
+    /// Sets room aside for what will be written between two offsets: the file gets no longer ([`Ahead`](crate::Ahead)).
     ///
     /// # Errors
     /// The system's; `Unsupported` where it cannot do this.

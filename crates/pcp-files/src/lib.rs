@@ -9,7 +9,7 @@
 //! * [`Workplace`]: several whole files get names that nobody has, all or none.
 //! * [`read_anyones`]: a file of somebody else, such as a log that is followed. [`device`]: what is written to below `/dev`.
 //! * [`Disk`]: a directory of files that must survive what happens to the program or the machine.
-//! * [`lock`]: a file for one process alone.
+//! * [`Ahead`]: room on the disk for a file that grows. [`lock`]: a file for one process alone.
 //! * [`give`]: a file or socket gets another owner.
 //! * [`settings`]: where PCP has these directories, and whose they are, as `pcp.conf` says.
 //!
@@ -20,6 +20,7 @@
 //!
 //! **Cost:** a system call for each directory of the path; these files are opened once, or a few times a second.
 
+mod ahead;
 mod disk;
 mod error;
 mod lock;
@@ -30,6 +31,7 @@ mod replace;
 pub mod settings;
 mod workplace;
 
+pub use ahead::Ahead;
 pub use disk::{Directory, Disk, DiskFile};
 pub use error::{FileError, FileProblem};
 pub use lock::{LockError, User, lock};

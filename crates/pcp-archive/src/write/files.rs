@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use pcp_files::{Replacement, Writes};
+use pcp_files::{Ahead, Replacement, Writes};
 
 use super::error::WriteError;
 
@@ -25,6 +25,7 @@ pub(super) struct Growing {
     /// Length up to which the file is whole.
     pub len: u64,
     pub file: File,
+    ahead: Ahead,
 }
 
 impl Growing {
@@ -34,7 +35,7 @@ impl Growing {
     /// [`WriteError::Exists`], or the system's.
     pub(super) fn create(path: PathBuf) -> Result<Growing, WriteError> {
         match pcp_files::create(&path, Writes::Anywhere) {
-            Ok(file) => Ok(Growing { path, len: 0, file }),
+            Ok(file) => Ok(Growing { path, len: 0, file, ahead: Ahead::default() }),
             Err(error) => Err(WriteError::file(error)),
         }
     }
@@ -46,11 +47,12 @@ impl Growing {
     pub(super) fn open(path: PathBuf) -> Result<Growing, WriteError> {
         let file = pcp_files::open(&path, Writes::Anywhere).map_err(WriteError::file)?;
         let len = file.metadata().map_err(WriteError::io(&path))?.len();
-        Ok(Growing { path, len, file })
+        Ok(Growing { path, len, file, ahead: Ahead::default() })
     }
 
     /// Appends. What was written of bytes that do not all fit is taken back.
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+        self.ahead.reserve(&self.file, self.len, self.len + bytes.len() as u64, u64::MAX);
         match self.file.write_all_at(bytes, self.len) {
             Ok(()) => {
                 self.len += bytes.len() as u64;
@@ -72,6 +74,7 @@ impl Growing {
             return self.append(bytes);
         }
         self.file = self.copied(bytes).map_err(WriteError::io(&self.path))?;
+        self.ahead = Ahead::default();
         self.len += bytes.len() as u64;
         Ok(())
     }
@@ -104,10 +107,30 @@ impl Growing {
     }
 }
 
+impl Drop for Growing {
+    fn drop(&mut self) {
+        self.ahead.give_back(&self.file, self.len);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::unix::fs::MetadataExt as _;
+
+    #[test]
+    fn room_that_was_set_aside_is_given_back() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("a.0");
+        let mut file = Growing::create(path.clone()).expect("created");
+        let room = || fs::metadata(&path).expect("there").blocks() * 512;
+        (0..20).for_each(|_| file.append(&[1; 100_000]).expect("written"));
+        assert!(room() > file.len + 10_000, "{} bytes in {}", file.len, room());
+        drop(file);
+        assert!(room() <= 2_000_000 + 32_768, "{}", room());
+        assert_eq!(fs::metadata(&path).expect("there").len(), 2_000_000);
+    }
 
     #[test]
     fn metadata_grows_in_place_or_by_a_copy() {
