@@ -4,20 +4,11 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::hint::black_box;
 use std::process::{Command, ExitCode};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Times that the piece of work is done: the fastest counts.
-const PIECES: usize = 20;
-
 fn main() -> ExitCode {
-    if std::env::args().any(|argument| argument == "--pace") {
-        println!("{}", pace().as_micros());
-        return ExitCode::SUCCESS;
-    }
     let Some(file) = std::env::var_os("JUMPSEAT_BENCH_ROWS") else {
         println!("table: benches/run runs this, behind all others");
         return ExitCode::SUCCESS;
@@ -41,20 +32,6 @@ fn main() -> ExitCode {
         (false, false) => println!("\n{} goals were missed: {}.", missed.len(), missed.join("; ")),
     }
     if missed.is_empty() && !rows.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// How long a piece of work takes, by the clock: what one processor computes, step by step, and what memory beyond its caches gives.
-fn pace() -> Duration {
-    let memory = vec![1_u64; 4 << 20];
-    let piece = || {
-        let start = Instant::now();
-        let steps = (0..2_000_000_u64)
-            .fold(1_u64, |at, step| black_box(at.wrapping_mul(6_364_136_223_846_793_005) ^ step));
-        let sum = black_box(&memory).iter().fold(steps, |sum, word| sum.wrapping_add(*word));
-        black_box(sum);
-        start.elapsed()
-    };
-    (0..PIECES).map(|_| piece()).min().unwrap_or_default()
 }
 
 /// The rows as Markdown.
@@ -90,12 +67,11 @@ fn conditions() -> String {
     let model = processor.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let count = std::thread::available_parallelism().map_or(1, |count| count.get());
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let pace = std::env::var("JUMPSEAT_BENCH_PACE").map(|pace| format!(" {pace}")).unwrap_or_default();
     let kib = memory
         .lines()
         .find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse::<u64>().ok());
     format!(
-        "{}, commit {}{changed}{short}, the profile that packages have; {count} processors ({}), {} GiB, Linux {}, {}.{pace}",
+        "{}, commit {}{changed}{short}, the profile that packages have; {count} processors ({}), {} GiB, Linux {}, {}.",
         run("date", &["-u", "+%F"]),
         run("git", &["rev-parse", "--short", "HEAD"]),
         model.map_or("unknown", |(_, model)| model),
