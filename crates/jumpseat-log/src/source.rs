@@ -9,7 +9,7 @@
 //!
 //! **Cost:** a batch is one `fstat`, one `pwritev` and a checksum over its bytes; nothing is allocated. 12 µs for 64 KiB on
 //! ext4, most of it the page cache's. A source that writes much has room set aside for what comes next, up to 1 MiB and never
-//! more than its newest segment has: a third of what `pwritev` took otherwise was ext4 finding room block by block.
+//! more than its newest segment has: a quarter of what `pwritev` takes otherwise is ext4 finding room block by block.
 
 use std::collections::VecDeque;
 use std::io;
