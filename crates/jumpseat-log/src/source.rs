@@ -426,11 +426,10 @@ impl SourceLog {
     /// Begins a new segment, after making room for it.
     fn begin_segment(&self, tail: &mut Tail) -> io::Result<()> {
         let common = &self.common;
-        if let Some(mut active) = tail.active.take() {
-            active.ahead.give_back(&*active.file, active.at);
+        if let Some(active) = tail.active.take() {
             // Those that nobody will ever sync need not be kept open.
             if active.is_dirty && common.limits.sync != SyncMode::Never {
-                tail.unsynced.push(active.file);
+                tail.unsynced.push(Arc::clone(&active.file));
             }
         }
         let beyond = common.beyond();
@@ -502,12 +501,10 @@ impl SourceLog {
     }
 }
 
-impl Drop for SourceLog {
+/// However it is left: it is full, the log ends, or the disk has failed.
+impl Drop for Active {
     fn drop(&mut self) {
-        let tail = self.tail.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(active) = &mut tail.active {
-            active.ahead.give_back(&*active.file, active.at);
-        }
+        self.ahead.give_back(&*self.file, self.at);
     }
 }
 

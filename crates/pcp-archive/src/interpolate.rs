@@ -286,7 +286,7 @@ impl Interpolator {
             self.reading.ended = true;
             return Ok(());
         };
-        if self.take(archive, step, now, &mut missing)?
+        if self.take(archive, step, now, missing.as_deref_mut())?
             && let Some(missing) = missing
         {
             *missing = 0;
@@ -333,7 +333,7 @@ impl Interpolator {
         archive: &mut Archive,
         step: Step,
         now: Along,
-        missing: &mut Option<&mut usize>,
+        mut missing: Option<&mut usize>,
     ) -> Result<bool, ArchiveError> {
         let place = match step {
             Step::Gap(time, _) => return Ok(self.mark(self.along(time), now)),
@@ -359,7 +359,7 @@ impl Interpolator {
                 }
                 let value = rule.hold(value).ok_or_else(|| other_type(set.pmid))?;
                 if needs_ahead
-                    && let Some(missing) = missing
+                    && let Some(missing) = &mut missing
                     && at >= now
                     && slot.lacks_next(now, *looked)
                 {

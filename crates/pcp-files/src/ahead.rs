@@ -9,7 +9,7 @@ const BYTES: RangeInclusive<u64> = (64 << 10)..=(1 << 20);
 
 /// The room that was set aside behind the end of a file: never more than the file has already, and never more than 1 MiB.
 ///
-/// A file system finds room block by block otherwise, which is a quarter to a third of what writing to a new file takes (ext4).
+/// A file system finds room block by block otherwise, which is a quarter of what writing to a new file takes (ext4).
 /// Where it cannot set any aside, or has none, the file is written just as well.
 #[derive(Debug, Default)]
 pub struct Ahead {
