@@ -52,7 +52,7 @@ fn main() {
 fn ingest(what: &str, data: &[u8], rounds: usize) {
     let mut times = SETTINGS.map(|_| Vec::new());
     let mut floors = Vec::new();
-    for round in 0..=rounds {
+    for round in common::turns(rounds) {
         for ((setting, settings, _), times) in SETTINGS.iter().zip(&mut times) {
             let (took, bytes) = agent_cpu(settings, data);
             if round > 0 {
@@ -152,7 +152,7 @@ fn start(dir: &Path, rounds: usize) {
     // Sources are known by their identifiers: one life of the agent makes them.
     let run = |dir: &Path| serve(dir, "sync = \"never\"").took;
     let mut times = [Vec::new(), Vec::new()];
-    for round in 0..=rounds {
+    for round in common::turns(rounds) {
         for (dir, times) in [dir, empty.path()].into_iter().zip(&mut times) {
             let took = run(dir);
             if round > 0 {

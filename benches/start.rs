@@ -107,13 +107,16 @@ fn read_pdu(from: &mut impl Read, kind: u32) -> std::io::Result<()> {
 /// A program and its arguments.
 type Contender<'a> = (&'a str, &'a [String]);
 
-/// Starts all programs in turn; for each the times until it answered.
+/// Starts all programs in turn; for each the times until it answered. The first round is to warm up.
 fn race(programs: &[Contender<'_>], rounds: usize) -> std::io::Result<Vec<Times>> {
     let mut starts: Vec<Vec<Duration>> = programs.iter().map(|_| Vec::new()).collect();
-    for _ in 0..rounds {
+    for round in common::turns(rounds) {
         for ((program, args), starts) in programs.iter().zip(&mut starts) {
             // One that ends at once is another thing than one that had a moment to live.
-            starts.push(start(program, args, |_| sleep(Duration::from_millis(20)))?.0);
+            let took = start(program, args, |_| sleep(Duration::from_millis(20)))?.0;
+            if round > 0 {
+                starts.push(took);
+            }
         }
     }
     Ok(starts.into_iter().map(Times::of).collect())
@@ -185,8 +188,8 @@ fn main() -> std::io::Result<()> {
     let (little, all, theirs) = (ours("jumpseat.toml"), ours("all.toml"), common("sample.log"));
     let programs: [Contender<'_>; 3] = [(AGENT, &little), (AGENT, &all), (PEER, &theirs)];
     let times = race(&programs, common::rounds(ROUNDS))?;
-    let version = || common::time(|| _ = floor::start(AGENT, &["--version"]));
-    let version = Times::of((0..common::rounds(ROUNDS)).map(|_| version()).collect());
+    let mut version = || common::time(|| _ = floor::start(AGENT, &["--version"]));
+    let [version] = common::race(common::rounds(ROUNDS), [&mut version]);
     let kept = memory(&programs)?;
     let resident = |at: usize| mib(&kept[at], |memory| memory.resident);
     let private = |at: usize| mib(&kept[at], |memory| memory.private);

@@ -2,7 +2,8 @@
 //!
 //! A bench is a plain `main`. Contenders take turns round by round, so that whatever else the machine does
 //! hits all of them. A contender's figure is its best round, which is the one disturbed least; how far
-//! its median round lies from that is printed as the machine's noise.
+//! its median round lies from that is printed as the machine's noise. A race lasts for some seconds, however short its
+//! rounds are: a machine that is shared is slow for seconds at a time, and no contender shall have had only such ones.
 //!
 //! `benches/run` runs all of them, and makes one table of what they have said ([`report`]).
 
@@ -52,13 +53,22 @@ pub(crate) fn time(work: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
-/// Runs all contenders `rounds` times in turn, after one round each to warm up. Each returns its own time.
+/// How long a race lasts at least.
+const LEAST: Duration = Duration::from_secs(6);
+
+/// Numbers of rounds: 0, which is to warm up, and as many as `rounds` or as it takes [`LEAST`] for.
+pub(crate) fn turns(rounds: usize) -> impl Iterator<Item = usize> {
+    let begun = Instant::now();
+    (0..).take_while(move |&round| round <= rounds.max(1) || begun.elapsed() < LEAST)
+}
+
+/// Runs all contenders in turn, as [`turns`] has it; what they take to warm up does not count. Each returns its own time.
 pub(crate) fn race<const N: usize>(
     rounds: usize,
     mut contenders: [&mut dyn FnMut() -> Duration; N],
 ) -> [Times; N] {
     let mut times = [(); N].map(|()| Vec::with_capacity(rounds));
-    for round in 0..=rounds.max(1) {
+    for round in turns(rounds) {
         for (contender, times) in contenders.iter_mut().zip(&mut times) {
             let took = contender();
             if round > 0 {
