@@ -261,10 +261,36 @@ impl Limits {
 /// A text. PCP's texts cannot hold a NUL.
 #[inline]
 pub(crate) fn without_nul(text: &[u8], at: usize) -> Result<&[u8], Refusal> {
-    if memchr::memchr(0, text).is_some() {
+    if has_nul(text) {
         return Err(Refusal::at(at, Reason::Encoding, "a text with a NUL: send it as aggregate"));
     }
     Ok(text)
+}
+
+/// A search is called for long texts only; short ones take no longer than a call: they are their first and their last eight or
+/// four bytes, which overlap.
+#[inline]
+fn has_nul(text: &[u8]) -> bool {
+    const SHORT: usize = 16;
+    if text.len() > SHORT {
+        return memchr::memchr(0, text).is_some();
+    }
+    if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
+        return [first, last].into_iter().any(|bytes| zero_byte(u64::from_ne_bytes(*bytes)));
+    }
+    if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
+        let [first, last] = [first, last].map(|bytes| u32::from_ne_bytes(*bytes));
+        return zero_byte(u64::from(first) | u64::from(last) << u32::BITS);
+    }
+    text.contains(&0)
+}
+
+/// Whether one of the bytes is zero: only then does taking one from each reach a highest bit that was not set.
+#[inline]
+fn zero_byte(bytes: u64) -> bool {
+    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
+    const HIGHEST: u64 = u64::from_ne_bytes([0x80; 8]);
+    bytes.wrapping_sub(ONES) & !bytes & HIGHEST != 0
 }
 
 impl Default for Limits {
@@ -300,5 +326,26 @@ impl Refusal {
     #[cold]
     pub fn at(offset: usize, reason: Reason, detail: &'static str) -> Refusal {
         Refusal { column: u32::try_from(offset + 1).unwrap_or(u32::MAX), reason, detail }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nul_is_found_wherever_it_stands() {
+        for len in 0..40 {
+            for byte in [0x01, 0x7f, 0x80, 0xff] {
+                let mut text = vec![byte; len];
+                assert_eq!(without_nul(&text, 0), Ok(&*text), "{len} times {byte:#x}");
+                for at in 0..len {
+                    text[at] = 0;
+                    let refusal = without_nul(&text, 6).unwrap_err();
+                    assert_eq!((refusal.reason, refusal.column), (Reason::Encoding, 7), "{at} of {len}");
+                    text[at] = byte;
+                }
+            }
+        }
     }
 }

@@ -309,7 +309,7 @@ impl Decoder {
         while !read.is_at_end() {
             // A refusal here drops the record half written, which leaves no trace in the batch.
             let field = read.defined(fields)?;
-            record.interned(field, read.value(field.value_type)?);
+            read.field(field, &mut record)?;
         }
         let truncated = read.is_truncated();
         if truncated {

@@ -3,6 +3,7 @@
 use crate::clock::Offset;
 use crate::delivery::Reason;
 use crate::event::{Limits, Refusal, without_nul};
+use crate::lanes::{InternedField, Record};
 use jumpseat_wire::{MAX_INTERNED, MAX_NAME, MAX_NAME_BYTES, varint};
 use pcp_event::Param;
 use pcp_model::{Timestamp, ValueType};
@@ -182,19 +183,21 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// A value of a field's type.
-    #[inline]
-    pub(super) fn value(&mut self, value_type: ValueType) -> Result<Param<'a>, Refusal> {
-        Ok(match value_type {
-            ValueType::I32 => Param::I32(i32::from_le_bytes(self.array()?)),
-            ValueType::U32 => Param::U32(u32::from_le_bytes(self.array()?)),
-            ValueType::I64 => Param::I64(i64::from_le_bytes(self.array()?)),
-            ValueType::U64 => Param::U64(u64::from_le_bytes(self.array()?)),
-            ValueType::Float => Param::Float(f32::from_le_bytes(self.array()?)),
-            ValueType::Double => Param::Double(f64::from_le_bytes(self.array()?)),
-            ValueType::String => Param::String(self.text()?),
+    /// Moves a value of a field's type to a record. What a record does with a value is there once for each type, so that nobody
+    /// has to look at the type again.
+    #[inline(always)]
+    pub(super) fn field(&mut self, field: &InternedField, record: &mut Record<'_>) -> Result<(), Refusal> {
+        match field.value_type {
+            ValueType::I32 => record.interned(field, Param::I32(i32::from_le_bytes(self.array()?))),
+            ValueType::U32 => record.interned(field, Param::U32(u32::from_le_bytes(self.array()?))),
+            ValueType::I64 => record.interned(field, Param::I64(i64::from_le_bytes(self.array()?))),
+            ValueType::U64 => record.interned(field, Param::U64(u64::from_le_bytes(self.array()?))),
+            ValueType::Float => record.interned(field, Param::Float(f32::from_le_bytes(self.array()?))),
+            ValueType::Double => record.interned(field, Param::Double(f64::from_le_bytes(self.array()?))),
+            ValueType::String => record.interned(field, Param::String(self.text()?)),
             // Definitions allow no other type.
-            _ => Param::Aggregate(self.limited()?),
-        })
+            _ => record.interned(field, Param::Aggregate(self.limited()?)),
+        }
+        Ok(())
     }
 }

@@ -89,7 +89,7 @@ impl<'a> Record<'a> {
     }
 
     /// Adds a field that was looked up before, with a value of its type.
-    #[inline]
+    #[inline(always)] // where the type is known, nothing is left of what to do for others
     pub fn interned(&mut self, field: &InternedField, value: Param<'_>) {
         match field.folded_name() {
             None => self.writer.param(self.names.interned(field), value),
@@ -144,6 +144,7 @@ impl<'a> Record<'a> {
         Ok(())
     }
 
+    #[inline(never)]
     fn fold(&mut self, name: &[u8], value: &Param<'_>) {
         self.folded += 1;
         let (other, text) = self.names.fold(name, value);
