@@ -180,7 +180,11 @@ fn jumpseat() -> Figures {
         while let Some(delivery) = inlet.take(|definition| drop(black_box(definition))) {
             missed += delivery.missed.map_or(0, |loss| loss.received);
             events += delivery.tallies.received;
-            log.append(delivery.batch);
+            // As the agent does.
+            let rest = log.absorb(delivery.batch);
+            if let Some(home) = delivery.home {
+                home.give_back(rest);
+            }
         }
         std::thread::park_timeout(Duration::from_millis(50));
     }

@@ -37,7 +37,7 @@ use crate::sampler::Sampler;
 use crate::state::State;
 use crate::state::spans::namer::{Namer, NamerError};
 use crate::state::threads::ThreadStats;
-use crate::trim::trim;
+use crate::trim;
 use crate::{HELP, PMNS};
 
 /// Least room for batches of sources that wait for the event loop, where others may come with a reload.
@@ -298,6 +298,7 @@ impl RunningAgent {
         if let Some(handover) = &self.handover {
             handover.settle();
         }
+        trim::keep();
         trim_later();
         let exit = self.server.run();
         if let Some(handover) = &self.handover
@@ -320,7 +321,7 @@ impl RunningAgent {
 fn trim_later() {
     let later = aside("jumpseat-trim", || {
         std::thread::sleep(STARTED);
-        trim();
+        trim::trim();
     });
     if let Err(error) = later {
         tracing::debug!("memory that the start has used is kept: {error}");

@@ -1,5 +1,5 @@
-//! Memory of batches on its way back from the core to the thread that fills them: what was just written is still in the cache, and
-//! new memory costs a page fault for each 4 KiB.
+//! Memory of batches on its way back from the core to the thread that fills them, that of batches which were copied or of what an event
+//! log had to drop for them: what was just written is still in the cache, and new memory costs a page fault for each 4 KiB.
 //!
 //! **Bounds:** [`KEPT`] batches a thread, and none once there is nothing more to hand over.
 
@@ -45,8 +45,9 @@ impl Shelf {
 
     /// An empty batch for so many bytes.
     pub(crate) fn batch(&self, bytes: usize) -> Batch {
+        // One that would have to grow is not worth it.
         if bytes >= MIN_BYTES
-            && let Some(batch) = self.returned.try_iter().next()
+            && let Some(batch) = self.returned.try_iter().find(|batch| batch.capacity() >= bytes)
         {
             return batch;
         }
@@ -74,6 +75,8 @@ mod tests {
         assert_eq!(shelf.returned.len(), KEPT);
         assert_eq!(shelf.batch(200).capacity(), 200, "a small one is not worth a large one");
         assert_eq!(shelf.batch(MIN_BYTES).capacity(), 2 * MIN_BYTES);
+        assert_eq!(shelf.returned.len(), KEPT - 1);
+        assert_eq!(shelf.batch(3 * MIN_BYTES).capacity(), 3 * MIN_BYTES, "none has room for so much");
         shelf.clear();
         assert_eq!(shelf.batch(MIN_BYTES).capacity(), MIN_BYTES);
     }

@@ -68,7 +68,8 @@ impl Batch {
     }
 
     /// An empty batch in the memory of one that was taken apart.
-    pub(super) fn of_memory(bytes: Vec<u8>, mut ends: Vec<u32>) -> Batch {
+    pub(super) fn of_memory(mut bytes: Vec<u8>, mut ends: Vec<u32>) -> Batch {
+        bytes.resize(bytes.capacity(), 0);
         ends.clear();
         Batch { bytes, ends, ..Batch::default() }
     }

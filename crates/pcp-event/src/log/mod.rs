@@ -199,7 +199,8 @@ impl EventLog {
         self.absorb(batch);
     }
 
-    /// The same. Gives an empty batch with the memory that is not needed here, if any is left of it.
+    /// The same. Gives an empty batch with memory that is not needed here, if there is any: the batch's own, or that of what had to
+    /// go for it. New memory would cost a page fault for each 4 KiB.
     pub fn absorb(&mut self, mut batch: Batch) -> Batch {
         self.totals.appended += batch.len() as u64;
         // Without cursors nobody will ever read these but `recent`, which shows the newest only.
@@ -220,18 +221,19 @@ impl EventLog {
         let movable = used >= self.max_copied() / 2 && used <= self.max_moved();
         let tight = bytes.capacity() - used <= used / 4;
         let needed = memory_of(bytes.capacity(), ends.capacity(), 0);
-        let mut rest = Batch::default();
-        if unwanted == 0 && movable && tight && self.make_room(needed) {
+        let room = if unwanted == 0 && movable && tight { self.make_room(needed) } else { None };
+        let rest = if let Some(evicted) = room {
             self.next_seq += ends.len() as u64;
             self.records += ends.len();
             self.latest = self.latest.max(latest);
             bytes.truncate(used);
             self.push(Chunk::new(self.next_seq - ends.len() as u64, bytes, ends));
+            evicted
         } else {
             let offset = unwanted.checked_sub(1).map_or(0, |last| ends[last]);
             self.copy(&bytes[..used], &ends[unwanted..], offset, latest);
-            rest = Batch::of_memory(bytes, ends);
-        }
+            Batch::of_memory(bytes, ends)
+        };
         self.release();
         rest
     }
@@ -258,7 +260,7 @@ impl EventLog {
             return count;
         }
         // The growth depends on whether the tail itself survives.
-        while self.memory + self.loss_growth() > self.config.budget && self.evict() {}
+        while self.memory + self.loss_growth() > self.config.budget && self.evict().is_some() {}
         if self.open_tail().is_none() {
             self.push(Chunk::new(self.next_seq, Vec::new(), Vec::new()));
         }
@@ -431,7 +433,7 @@ impl EventLog {
                 _ => memory_of(records.len(), count, 0),
             };
             if self.memory + needed > self.config.budget {
-                if self.evict() {
+                if self.evict().is_some() {
                     // The tail itself may be gone: look again.
                     continue;
                 }
@@ -490,19 +492,19 @@ impl EventLog {
         self.open_tail().map_or(memory_of(0, 0, 1), Chunk::loss_growth)
     }
 
-    /// Evicts until `needed` bytes fit. Returns whether they do.
-    fn make_room(&mut self, needed: usize) -> bool {
+    /// Evicts until `needed` bytes fit. `None` if they do not, or else an empty batch in the memory of the last chunk that went.
+    fn make_room(&mut self, needed: usize) -> Option<Batch> {
+        let mut last = Batch::default();
         while self.memory + needed > self.config.budget {
-            if !self.evict() {
-                return false;
-            }
+            let chunk = self.evict()?;
+            last = Batch::of_memory(chunk.bytes, chunk.ends);
         }
-        true
+        Some(last)
     }
 
-    /// Drops the oldest chunk. Its readers have their next entry in the one behind it now.
-    fn evict(&mut self) -> bool {
-        let Some(chunk) = self.pop() else { return false };
+    /// Drops the oldest chunk, if there is one. Its readers have their next entry in the one behind it now.
+    fn evict(&mut self) -> Option<Chunk> {
+        let chunk = self.pop()?;
         if self.recalled.is_some() {
             // They read on in the history: those of the first chunk are all that have their next entry in it or before.
             let (readers, filtered) = match self.chunks.front_mut() {
@@ -511,7 +513,7 @@ impl EventLog {
             };
             *readers += chunk.readers;
             *filtered += chunk.filtered;
-            return true;
+            return Some(chunk);
         }
         if chunk.readers > 0 {
             // Cursors are not visited: they find out when they are used next. All that is left to them is `gone_time`,
@@ -524,7 +526,7 @@ impl EventLog {
                 None => self.caught_up += chunk.readers,
             }
         }
-        true
+        Some(chunk)
     }
 
     /// Frees what nobody needs any more.

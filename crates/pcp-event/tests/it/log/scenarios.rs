@@ -393,3 +393,28 @@ fn a_smaller_budget_evicts_at_once() {
     log.set_budget(0);
     assert_eq!((log.stats().budget, log.stats().records), (MIN_BUDGET, 0));
 }
+
+#[test]
+fn a_full_log_gives_the_memory_of_what_goes_for_the_next_batch() {
+    const LARGE: usize = 40 << 10;
+    let mut log = log(1 << 20, 0);
+    let cursor = log.join();
+    let mut memory = Batch::default();
+    for round in 0..100 {
+        // As large as is not copied, and full.
+        let mut batch = if memory.capacity() == 0 { Batch::with_capacity(LARGE) } else { memory };
+        assert!(batch.is_empty() && batch.capacity() >= LARGE, "round {round}");
+        while batch.bytes().len() < LARGE - 1100 {
+            let mut record = batch.record(time(round), EventFlags::POINT);
+            record.param(MESSAGE, Param::String(&[b'a'; 1000]));
+            record.commit().unwrap();
+        }
+        memory = log.absorb(batch);
+        assert_eq!(memory.capacity() > 0, log.stats().evicted > 0, "round {round}");
+    }
+    let (delivered, filtered, missed, queued) = balance(&log, cursor);
+    assert_eq!((delivered, filtered, missed + queued), (0, 0, log.stats().seq));
+    assert!(queued > 0 && log.stats().bytes <= 1 << 20);
+    log.read(cursor, ArrayKind::HighRes, &mut Vec::new(), usize::MAX).unwrap();
+    assert_eq!(balance(&log, cursor), (queued, 0, missed, 0));
+}
