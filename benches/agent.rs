@@ -86,7 +86,8 @@ fn main() {
         let [ours, theirs, floor] =
             times.map(|times| Figure::time(&times, FETCHES as f64, 1e-6, "us a fetch"));
         let what = format!("agent CPU of a fetch of {what} through pmcd");
-        let row = Row::new(&what, ours).peer("pmdasample", theirs).goal(goal.map(Goal::Ratio)).headline();
+        let row =
+            Row::new(&what, ours.clone()).peer("pmdasample", theirs).goal(goal.map(Goal::Ratio)).headline();
         note.into_iter().fold(row, Row::note).print();
         Row::new(what, ours).peer("waiting for as many requests, and writing as many bytes", floor).print();
     }

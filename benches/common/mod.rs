@@ -4,6 +4,8 @@
 //! hits all of them. A contender's figure is its best round, which is the one disturbed least; how far
 //! its median round lies from that is printed as the machine's noise. A race lasts for some seconds, however short its
 //! rounds are: a machine that is shared is slow for seconds at a time, and no contender shall have had only such ones.
+//! How many times better one is than another is a matter of each round by itself, and the ratio in the middle counts: by their best
+//! rounds, one could have met the machine when it was fast, and the other not.
 //!
 //! `benches/run` runs all of them, and makes one table of what they have said ([`report`]).
 
@@ -20,18 +22,30 @@ use std::time::{Duration, Instant};
 pub(crate) use report::{Figure, Goal, Row};
 
 /// What one contender needed per round.
+#[derive(Clone)]
 pub(crate) struct Times {
     /// The fastest round.
     pub best: Duration,
     /// The round in the middle.
     pub median: Duration,
+    /// All of them, as they were run.
+    pub rounds: Vec<Duration>,
 }
 
 impl Times {
     /// Of the times of several rounds, at least one.
-    pub(crate) fn of(mut rounds: Vec<Duration>) -> Times {
-        rounds.sort_unstable();
-        Times { best: rounds[0], median: rounds[rounds.len() / 2] }
+    pub(crate) fn of(rounds: Vec<Duration>) -> Times {
+        let mut sorted = rounds.clone();
+        sorted.sort_unstable();
+        Times { best: sorted[0], median: sorted[sorted.len() / 2], rounds }
+    }
+
+    /// What is beyond the times of another one in the same rounds. The round in the middle stands for the best, too: the least
+    /// difference would be that of the round in which the other was disturbed most.
+    pub(crate) fn beyond(&self, base: &Times) -> Times {
+        let rounds = self.rounds.iter().zip(&base.rounds);
+        let beyond = Times::of(rounds.map(|(ours, base)| ours.saturating_sub(*base)).collect());
+        Times { best: beyond.median, ..beyond }
     }
 }
 

@@ -10,12 +10,14 @@ use serde_json::json;
 use super::Times;
 
 /// A figure of one contender.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Figure {
     /// Of the best round.
     best: f64,
     /// Of the round in the middle, if there were several.
     median: Option<f64>,
+    /// Of each round, as they were run; none if there was one measurement.
+    rounds: Vec<f64>,
     /// What it counts, such as `events/s` or `ns an event`.
     unit: &'static str,
     /// Whether less of it is better.
@@ -25,14 +27,19 @@ pub(crate) struct Figure {
 impl Figure {
     /// How many in a second; `per_round` in each round.
     pub(crate) fn rate(times: &Times, per_round: f64, unit: &'static str) -> Figure {
-        let rate = |time: std::time::Duration| per_round / time.as_secs_f64();
-        Figure { best: rate(times.best), median: Some(rate(times.median)), unit, is_cost: false }
+        Figure::of(times, |time| per_round / time, unit, false)
     }
 
     /// How long each of `per_round` takes, in units of so many seconds (1e-9 for nanoseconds).
     pub(crate) fn time(times: &Times, per_round: f64, second: f64, unit: &'static str) -> Figure {
-        let each = |time: std::time::Duration| time.as_secs_f64() / per_round / second;
-        Figure { best: each(times.best), median: Some(each(times.median)), unit, is_cost: true }
+        Figure::of(times, |time| time / per_round / second, unit, true)
+    }
+
+    /// What times in seconds mean.
+    fn of(times: &Times, meaning: impl Fn(f64) -> f64, unit: &'static str, is_cost: bool) -> Figure {
+        let figure = |time: &std::time::Duration| meaning(time.as_secs_f64());
+        let rounds = times.rounds.iter().map(figure).collect();
+        Figure { best: figure(&times.best), median: Some(figure(&times.median)), rounds, unit, is_cost }
     }
 
     /// Nanoseconds for each of `per_round`.
@@ -42,13 +49,14 @@ impl Figure {
 
     /// A number of which less is better.
     pub(crate) fn cost(value: f64, unit: &'static str) -> Figure {
-        Figure { best: value, median: None, unit, is_cost: true }
+        Figure { best: value, median: None, rounds: Vec::new(), unit, is_cost: true }
     }
 
     /// Of several rounds: the least counts.
-    pub(crate) fn costs(mut values: Vec<f64>, unit: &'static str) -> Figure {
-        values.sort_by(f64::total_cmp);
-        Figure { best: values[0], median: Some(values[values.len() / 2]), unit, is_cost: true }
+    pub(crate) fn costs(rounds: Vec<f64>, unit: &'static str) -> Figure {
+        let mut sorted = rounds.clone();
+        sorted.sort_by(f64::total_cmp);
+        Figure { best: sorted[0], median: Some(sorted[sorted.len() / 2]), rounds, unit, is_cost: true }
     }
 
     /// The number itself.
@@ -137,9 +145,9 @@ impl Row {
         if let Some((name, figure)) = &self.peer {
             line += &format!(", {name} {}", figure.text());
         }
-        if let Some((best, median)) = ratio {
-            line += &format!(", ratio {best:.2}");
-            line += &median.map(|median| format!(" (median {median:.2})")).unwrap_or_default();
+        if let Some((ratio, best)) = ratio {
+            line += &format!(", ratio {ratio:.2}");
+            line += &best.map(|best| format!(" (of the best rounds {best:.2})")).unwrap_or_default();
         }
         if let (Some(goal), Some(met)) = (&goal, met) {
             line += &format!(", goal {goal}: {}", if met { "met" } else { "MISSED" });
@@ -154,7 +162,7 @@ impl Row {
             "what": self.what,
             "ours": self.ours.text(),
             "peer": self.peer.as_ref().map(|(name, figure)| format!("{name}: {}", figure.text())),
-            "ratio": ratio.map(|(best, _)| format!("{best:.2}")),
+            "ratio": ratio.map(|(ratio, _)| format!("{ratio:.2}")),
             "goal": goal,
             "met": met,
             "noise": noises.join(", "),
@@ -166,12 +174,21 @@ impl Row {
         writeln!(file, "{row}").expect("rows can be kept");
     }
 
-    /// How many times better we are, by the best rounds and by those in the middle.
+    /// How many times better we are: the middle one of the ratios of each round, and next to it that of the best rounds, which is the
+    /// only one if both were not measured in as many rounds.
     fn ratio(&self) -> Option<(f64, Option<f64>)> {
         let (_, peer) = self.peer.as_ref()?;
         let better = |ours: f64, peer: f64| if self.ours.is_cost { peer / ours } else { ours / peer };
-        let median = self.ours.median.zip(peer.median).map(|(ours, peer)| better(ours, peer));
-        Some((better(self.ours.best, peer.best), median))
+        let best = better(self.ours.best, peer.best);
+        if self.ours.rounds.is_empty() || self.ours.rounds.len() != peer.rounds.len() {
+            return Some((best, None));
+        }
+        let rounds = self.ours.rounds.iter().zip(&peer.rounds);
+        let mut ratios: Vec<f64> = rounds.map(|(ours, peer)| better(*ours, *peer)).collect();
+        ratios.sort_by(f64::total_cmp);
+        // The two in the middle of an even number.
+        let (low, high) = (ratios[(ratios.len() - 1) / 2], ratios[ratios.len() / 2]);
+        Some(((low + high) / 2.0, Some(best)))
     }
 
     fn is_met(&self, ratio: Option<(f64, Option<f64>)>) -> Option<bool> {

@@ -62,11 +62,7 @@ pub(crate) fn race(archive: &Archive) {
         rounds(ROUNDS),
         [&mut a, &mut of_a, &mut b, &mut of_b, &mut c, &mut of_c, &mut d, &mut of_d],
     );
-    // Not round by round: the least difference would be that of the base that was disturbed most.
-    let times = [(a, of_a), (b, of_b), (c, of_c), (d, of_d)].map(|(derived, base)| Times {
-        best: derived.best.saturating_sub(base.best),
-        median: derived.median.saturating_sub(base.median),
-    });
+    let times = [(a, of_a), (b, of_b), (c, of_c), (d, of_d)].map(|(derived, base)| derived.beyond(&base));
     let figure = |times: &Times| Figure::time(times, 1000.0, 1e-9, "ns a definition");
     let [few, more @ ..] = times;
     for (size, times) in SIZES[1..].iter().zip(more) {
