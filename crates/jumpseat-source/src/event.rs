@@ -261,36 +261,32 @@ impl Limits {
 /// A text. PCP's texts cannot hold a NUL.
 #[inline]
 pub(crate) fn without_nul(text: &[u8], at: usize) -> Result<&[u8], Refusal> {
-    if has_nul(text) {
+    // Most are short, and looked at before a search would have begun.
+    const SHORT: usize = 16;
+    let is_plain = text.len() <= SHORT && is_plain(text);
+    if !is_plain && memchr::memchr(0, text).is_some() {
         return Err(Refusal::at(at, Reason::Encoding, "a text with a NUL: send it as aggregate"));
     }
     Ok(text)
 }
 
-/// A search is called for long texts only; short ones take no longer than a call: they are their first and their last eight or
-/// four bytes, which overlap.
+/// Whether these are ASCII and no NUL: valid, and the same in a record.
 #[inline]
-fn has_nul(text: &[u8]) -> bool {
-    const SHORT: usize = 16;
-    if text.len() > SHORT {
-        return memchr::memchr(0, text).is_some();
-    }
-    if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
-        return [first, last].into_iter().any(|bytes| zero_byte(u64::from_ne_bytes(*bytes)));
-    }
-    if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
-        let [first, last] = [first, last].map(|bytes| u32::from_ne_bytes(*bytes));
-        return zero_byte(u64::from(first) | u64::from(last) << u32::BITS);
-    }
-    text.contains(&0)
-}
-
-/// Whether one of the bytes is zero: only then does taking one from each reach a highest bit that was not set.
-#[inline]
-fn zero_byte(bytes: u64) -> bool {
-    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
-    const HIGHEST: u64 = u64::from_ne_bytes([0x80; 8]);
-    bytes.wrapping_sub(ONES) & !bytes & HIGHEST != 0
+pub(crate) fn is_plain(bytes: &[u8]) -> bool {
+    // Taking one from each byte sets the highest bit of one that is zero, and then perhaps of others.
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGHEST: u64 = ONES << 7;
+    let odd = |word: u64| word | word.wrapping_sub(ONES);
+    let odd = if let Some(last) = bytes.last_chunk() {
+        let (words, _) = bytes.as_chunks();
+        words.iter().chain([last]).fold(0, |bits, word| bits | odd(u64::from_ne_bytes(*word)))
+    } else if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        // Of four to seven bytes, which overlap.
+        odd(u64::from(u32::from_ne_bytes(*first)) | u64::from(u32::from_ne_bytes(*last)) << u32::BITS)
+    } else {
+        return bytes.iter().all(|byte| (1..0x80).contains(byte));
+    };
+    odd & HIGHEST == 0
 }
 
 impl Default for Limits {
@@ -345,6 +341,21 @@ mod tests {
                     assert_eq!((refusal.reason, refusal.column), (Reason::Encoding, 7), "{at} of {len}");
                     text[at] = byte;
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn texts_that_need_no_more_than_a_glance() {
+        for len in 0..40 {
+            let mut text = vec![b'a'; len];
+            assert!(is_plain(&text));
+            for at in 0..len {
+                for (byte, plain) in [(0, false), (1, true), (0x7f, true), (0x80, false), (0xff, false)] {
+                    text[at] = byte;
+                    assert_eq!(is_plain(&text), plain, "{byte} at {at} of {len}");
+                }
+                text[at] = b'a';
             }
         }
     }

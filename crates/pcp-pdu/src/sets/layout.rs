@@ -80,14 +80,14 @@ impl Layout {
 
     /// Learns to tell other data of this layout, from the data whose sets were read last.
     pub fn learn(&mut self, data: &[u8]) {
-        let Layout { heads, bias, mask: masks, fixed: all_fixed, learned, id } = self;
+        let Layout { heads, bias, mask, fixed, learned, id } = self;
         *id = LayoutId::next();
-        let mut mask = vec![0; data.len().next_multiple_of(MACHINE_WORD)];
-        let mut fixed = mask.clone();
+        let mut mask_bytes = vec![0; data.len().next_multiple_of(MACHINE_WORD)];
+        let mut fixed_bytes = mask_bytes.clone();
         // Of what was checked, which is within the data.
         let mut fix = |from: usize, to: usize| {
             if let (Some(mask), Some(fixed), Some(data)) =
-                (mask.get_mut(from..to), fixed.get_mut(from..to), data.get(from..to))
+                (mask_bytes.get_mut(from..to), fixed_bytes.get_mut(from..to), data.get(from..to))
             {
                 mask.fill(u8::MAX);
                 fixed.copy_from_slice(data);
@@ -106,7 +106,7 @@ impl Layout {
                 fix(block, block + BLOCK_HEADER);
             }
         }
-        for (words, bytes) in [(masks, &mask), (all_fixed, &fixed)] {
+        for (words, bytes) in [(mask, &mask_bytes), (fixed, &fixed_bytes)] {
             words.clear();
             words.extend(bytes.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)));
         }
