@@ -1,7 +1,7 @@
 //! `/series`: answers of a real server to the same requests, what Grafana's Valkey source sends, archives that grow, come, go and are
 //! damaged, and requests that nobody should send. Values are those that pmdumplog shows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -338,31 +338,48 @@ fn what_of_a_damaged_archive_is_done_without_is_said_and_shown() {
 fn a_damaged_index_is_made_anew() {
     let dir = temp_dir();
     drop(web(dir.path()));
-    let files = || -> Vec<_> {
-        let entries = fs::read_dir(dir.path().join("cache/series")).expect("it is there");
-        entries.map(|entry| entry.expect("an entry").path()).collect()
+    let start = || web(dir.path());
+    let series = dir.path().join("cache/series");
+    let files = || -> Vec<String> {
+        let entries = fs::read_dir(&series).expect("it is there");
+        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a text")).collect()
     };
-    let kept = files();
-    assert_eq!(kept.len(), LOADED.len());
-    let good: Vec<Vec<u8>> = kept.iter().map(|path| fs::read(path).expect("it can be read")).collect();
-    for (number, (path, good)) in kept.iter().zip(&good).enumerate() {
-        let mut bad = good.clone();
-        match number % 4 {
-            0 => bad.truncate(good.len() / 2),
-            1 => bad[good.len() / 2] ^= 0x55,
-            2 => bad = vec![0xff; 100_000],
-            _ => bad.clear(),
-        }
-        fs::write(path, bad).expect("it can be written");
+    assert_eq!(files(), ["0.pack"]);
+    let pack = series.join("0.pack");
+    let good = fs::read(&pack).expect("it can be read");
+    let mut flipped = good.clone();
+    flipped[good.len() / 2] ^= 0x55;
+    for bad in [&good[..good.len() / 2], &flipped, &[0xff; 100_000], &[]] {
+        fs::write(&pack, bad).expect("it can be written");
+        // One that somebody left half written, and one of a version before.
+        fs::write(series.join("7.pack"), &good[..good.len() / 3]).expect("it can be written");
+        fs::write(series.join("0000.facts"), &good[..30]).expect("it can be written");
+        let web = start();
+        assert_eq!(query(&web, "disk.dev.read{hostname==\"bozo\"}"), json!([READ]));
+        assert_eq!(query(&web, "sample.byte_ctr"), json!([BYTES]));
+        assert_eq!(files(), ["0.pack"]);
+        drop(web);
+        // All of it is there again: the next one writes nothing.
+        let again = fs::read(&pack).expect("it can be read");
+        assert!(again.len() >= good.len());
+        drop(start());
+        assert!(fs::read(&pack).expect("it can be read") == again, "nothing is read again");
     }
-    // One of an archive that is gone, and one that somebody left half written.
-    fs::write(dir.path().join("cache/series/0000.facts"), &good[0][..30]).expect("it can be written");
-    let web = web(dir.path());
-    assert_eq!(query(&web, "disk.dev.read{hostname==\"bozo\"}"), json!([READ]));
-    assert_eq!(query(&web, "sample.byte_ctr"), json!([BYTES]));
-    let again: BTreeMap<_, _> = files().into_iter().map(|path| (path.clone(), fs::read(path).ok())).collect();
-    let good: BTreeMap<_, _> = kept.into_iter().zip(good.into_iter().map(Some)).collect();
-    assert_eq!(again, good, "the same files as before, and no other");
+}
+
+#[test]
+fn two_servers_keep_the_same_archives_beside_each_other() {
+    let dir = temp_dir();
+    let one = web(dir.path());
+    let other = web(dir.path());
+    for web in [&one, &other] {
+        assert_eq!(query(web, "sample.byte_ctr"), json!([BYTES]));
+    }
+    let names = || fs::read_dir(dir.path().join("cache/series")).expect("it is there").count();
+    assert_eq!(names(), 2);
+    drop((one, other));
+    assert_eq!(query(&web(dir.path()), "sample.byte_ctr"), json!([BYTES]));
+    assert_eq!(names(), 1, "what the second one has left was taken over");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The thread that keeps the index as the archives are.
 //!
-//! **Cost:** nothing while the library says that nothing has changed. An archive that is new costs a file of facts, or its metadata
-//! if there is none, which others read ([`super::reading`]); one that has grown costs its last record.
+//! **Cost:** nothing while the library says that nothing has changed. An archive that is new costs what was kept of it, or its metadata
+//! if there is nothing, which others read ([`super::reading`]); one that has grown costs its last record.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -132,7 +132,7 @@ impl Builder {
         self.bad.retain(|name, _| names.contains(name.as_path()));
         let shared = Arc::clone(&self.shared);
         if shared.index().is_worn() {
-            // All facts again, most of them from files. Until then what is there answers.
+            // All facts again, most of them as they were kept. Until then what is there answers.
             let mut anew = Index::default();
             let all: Vec<&Glance> = found.iter().collect();
             let whole = self.take(&all, stopped, |glance, facts, ids, end| {

@@ -1,47 +1,39 @@
-//! Files of facts, so that the metadata of an archive is read once and not at each start.
+//! What archives say, kept in files, so that the metadata of an archive is read once and not at each start.
 //!
-//! ```text
-//! CACHE/series/HASH.facts := "jumpseat series 2\n" | length u32 | SHA-1 of the rest | postcard of (archive, stamp, facts)
-//! HASH: identifier of the archive's name as a string
-//! ```
+//! A [pack](super::pack) has, by the SHA-1 of an archive's name, postcard of its name, of the state of its metadata, and of its facts.
 //!
-//! **Invariant:** a file that is not whole, of another version, of another archive, or not of the metadata as it is now, is as if
-//! it was not there; it is replaced as a whole. Files of archives that are gone are removed. What is beyond [`MAX_TOTAL`] is not kept.
+//! **Invariant:** what is not whole, of another archive, or not of the metadata as it is now, is as if it was not there; it is replaced.
+//! What is of archives that are gone is forgotten.
 
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use pcp_archive::Glance;
-use pcp_files::{Replacement, Writes};
 use pcp_model::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha1::{Digest, Sha1};
 
 use super::facts::{Facts, Stamp, since_epoch};
+use super::pack::{self, Key, Packs};
 
-const MAGIC: &[u8; 18] = b"jumpseat series 2\n";
-const HEADER: usize = MAGIC.len() + 4 + SUM;
-const SUM: usize = 20;
-/// Largest file.
-const MAX_FILE: usize = 64 << 20;
-/// Most bytes of all files together.
-pub(super) const MAX_TOTAL: u64 = 2 << 30;
-const END: &str = "facts";
+/// Files of versions before, one for each archive.
+const OF_BEFORE: &str = "facts";
 /// Who writes a file for longer than this was killed.
 const OLD: Duration = Duration::from_secs(3600);
 
-/// A directory of such files.
+/// A directory with what is kept.
 #[derive(Debug)]
 pub(super) struct Cache {
     /// `None`: nothing is kept.
     directory: Option<PathBuf>,
-    total: AtomicU64,
+    /// Once they are needed: to look into them takes its time. `None`: they cannot be written.
+    packs: OnceLock<Option<Mutex<Packs>>>,
 }
 
-/// What a file has.
+/// What is kept of an archive.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Kept<F> {
     archive: PathBuf,
@@ -56,10 +48,10 @@ pub(super) struct Kept<F> {
 
 impl Cache {
     fn at(directory: Option<PathBuf>) -> Cache {
-        Cache { directory, total: AtomicU64::new(0) }
+        Cache { directory, packs: OnceLock::new() }
     }
 
-    /// The files in a directory, which is made if it is not there. Where that cannot be, nothing is kept, and why is told.
+    /// What is kept in a directory, which is made if it is not there. Where that cannot be, nothing is kept, and why is told.
     pub(super) fn open(directory: Option<PathBuf>) -> (Cache, Option<io::Error>) {
         let Some(directory) = directory else { return (Cache::at(None), None) };
         match fs::create_dir_all(&directory) {
@@ -71,7 +63,8 @@ impl Cache {
     /// What was kept of an archive whose metadata is as the stamp says; with the time of its last record, if nothing has been
     /// written to it since.
     pub(super) fn load(&self, glance: &Glance, stamp: &Stamp) -> Option<(Facts, Option<Timestamp>)> {
-        let kept = read(&self.path(&glance.name)?)?;
+        let place = self.packs()?.find(&key(&glance.name))?;
+        let kept = decoded(&place.body()?)?;
         let is_it = kept.archive == glance.name && kept.stamp == *stamp && kept.facts.is_sound();
         let is_whole = kept.bytes == glance.bytes && kept.changed == since_epoch(glance.changed);
         let end = is_whole.then(|| Timestamp::new(kept.end.0, kept.end.1));
@@ -89,7 +82,9 @@ impl Cache {
         facts: &Facts,
         end: Timestamp,
     ) -> io::Result<()> {
-        let Some(path) = self.path(&glance.name) else { return Ok(()) };
+        if self.directory.is_none() {
+            return Ok(());
+        }
         let kept = Kept {
             archive: glance.name.clone(),
             stamp: stamp.clone(),
@@ -98,128 +93,74 @@ impl Cache {
             end: (end.sec, end.nsec),
             facts,
         };
-        let bytes = encoded(&kept)
+        let key = key(&glance.name);
+        let entry = encoded(&key, &kept)
             .ok_or_else(|| io::Error::other("too much to be kept, or a name that is no text"))?;
-        let before = fs::metadata(&path).map_or(0, |about| about.len());
-        let len = bytes.len() as u64;
-        // The old file is there until it is replaced.
-        let grown =
-            |total: u64| total.checked_add(len).filter(|total| total.saturating_sub(before) <= MAX_TOTAL);
-        if self.total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_err() {
-            return Err(io::Error::other("the index has no room for more archives"));
-        }
-        let written = write(&path, &bytes);
-        self.shrink(if written.is_ok() { before } else { len });
-        written
+        self.packs().map_or(Ok(()), |mut packs| packs.put(&key, &entry))
     }
 
     /// Forgets an archive.
     pub(super) fn forget(&self, archive: &Path) {
-        let Some(path) = self.path(archive) else { return };
-        let len = fs::metadata(&path).map_or(0, |about| about.len());
-        if fs::remove_file(&path).is_ok() {
-            self.shrink(len);
+        if let Some(mut packs) = self.packs() {
+            packs.forget(&key(archive));
         }
     }
 
-    fn shrink(&self, bytes: u64) {
-        let less = |total: u64| Some(total.saturating_sub(bytes));
-        let _ = self.total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-    }
-
-    /// Removes files that are none, and those of archives that are gone; other servers may have use for the rest. Counts what is
-    /// left.
+    /// Forgets archives that are gone, and removes files that nobody needs any more.
     pub(super) fn sweep(&self) {
         let Some(directory) = &self.directory else { return };
+        if let Some(mut packs) = self.packs() {
+            packs.retain(|body| archive_of(body).is_some_and(|archive| is_there(&archive)));
+        }
         let Ok(entries) = fs::read_dir(directory) else { return };
-        let mut total = 0;
         for entry in entries.flatten() {
             let path = entry.path();
-            let about = entry.metadata();
+            let has_end = |wanted: &str| path.extension().is_some_and(|end| end == wanted);
             // Files that were being written when a server was killed.
-            let is_piece = path.extension().is_some_and(|end| end == "new");
-            let is_old = about.as_ref().is_ok_and(|about| is_older(about, OLD));
-            if is_piece && is_old {
-                let _ = fs::remove_file(&path);
-            }
-            if path.extension().is_none_or(|end| end != END) {
-                continue;
-            }
-            let name = archive_of(&path);
-            let is_used = name.is_some_and(|name| is_there(&name));
-            if is_used {
-                total += about.map_or(0, |about| about.len());
-            } else {
+            let is_piece = || has_end("new") && entry.metadata().is_ok_and(|about| is_older(&about, OLD));
+            if has_end(OF_BEFORE) || is_piece() {
                 let _ = fs::remove_file(&path);
             }
         }
-        self.total.store(total, Ordering::Relaxed);
     }
 
-    fn path(&self, archive: &Path) -> Option<PathBuf> {
-        let mut hash = Sha1::new();
-        hash.update(archive.as_os_str().as_encoded_bytes());
-        let name: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Some(self.directory.as_ref()?.join(format!("{name}.{END}")))
+    fn packs(&self) -> Option<MutexGuard<'_, Packs>> {
+        let packs = self.packs.get_or_init(|| {
+            let directory = self.directory.as_ref()?;
+            let opened = Packs::open(directory).inspect_err(|error| {
+                tracing::warn!("{}: the index is kept in memory only: {error}", directory.display());
+            });
+            opened.ok().map(Mutex::new)
+        });
+        packs.as_ref().map(|packs| packs.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// What is not whole is refused when it is read: nothing has to wait for the disk, nor to be renamed where there was nothing before.
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    if let Ok(mut file) = pcp_files::create(path, Writes::Anywhere) {
-        let written = file.write_all(bytes);
-        if written.is_err() {
-            // What there was no room for leaves nothing.
-            let _ = fs::remove_file(path);
-        }
-        return written;
-    }
-    let mut replacement = Replacement::begin(path).map_err(io::Error::other)?;
-    replacement.file().write_all(bytes)?;
-    replacement.finish_unsynced().map_err(io::Error::other)?;
-    Ok(())
+fn key(archive: &Path) -> Key {
+    Sha1::digest(archive.as_os_str().as_encoded_bytes()).into()
 }
 
-fn read(path: &Path) -> Option<Kept<Facts>> {
-    let file = pcp_files::read(path).ok()?;
-    let len = usize::try_from(file.metadata().ok()?.len()).ok().filter(|len| *len <= MAX_FILE)?;
-    let mut bytes = Vec::new();
-    file.take(len as u64).read_to_end(&mut bytes).ok()?;
-    decoded(&bytes)
-}
-
-/// Whether bytes are a file of this kind.
+/// Whether all entries of a pack are facts of archives.
 pub(super) fn is_sound(bytes: &[u8]) -> bool {
-    decoded(bytes).is_some_and(|kept| kept.facts.is_sound())
+    let mut is_sound = true;
+    pack::entries(bytes, bytes.len() as u64, |_, at, len| {
+        let body = usize::try_from(at).ok().zip(usize::try_from(at + len).ok());
+        let body = body.and_then(|(at, end)| bytes.get(at + pack::HEAD..end)).unwrap_or_default();
+        is_sound &= archive_of(body).is_some() && decoded(body).is_some_and(|kept| kept.facts.is_sound());
+    });
+    is_sound
 }
 
-fn encoded(kept: &Kept<impl Serialize>) -> Option<Vec<u8>> {
-    let mut bytes = Vec::from(MAGIC);
-    bytes.resize(HEADER, 0);
-    let mut bytes = postcard::to_extend(kept, bytes).ok()?;
-    let len = u32::try_from(bytes.len() - HEADER).ok().filter(|_| bytes.len() <= MAX_FILE)?;
-    let sum = Sha1::digest(&bytes[HEADER..]);
-    bytes[MAGIC.len()..MAGIC.len() + 4].copy_from_slice(&len.to_be_bytes());
-    bytes[MAGIC.len() + 4..HEADER].copy_from_slice(&sum);
-    Some(bytes)
+fn encoded(key: &Key, kept: &Kept<impl Serialize>) -> Option<Vec<u8>> {
+    pack::entry(key, |entry| postcard::to_extend(kept, entry).ok())
 }
 
-fn decoded(bytes: &[u8]) -> Option<Kept<Facts>> {
-    let rest = bytes.strip_prefix(MAGIC)?;
-    let (len, rest) = rest.split_first_chunk::<4>()?;
-    let (sum, body) = rest.split_first_chunk::<SUM>()?;
-    if body.len() != u32::from_be_bytes(*len) as usize || Sha1::digest(body)[..] != sum[..] {
-        return None;
-    }
+fn decoded(body: &[u8]) -> Option<Kept<Facts>> {
     postcard::from_bytes(body).ok()
 }
 
-/// The archive that a file is of; the beginning of the file tells.
-fn archive_of(path: &Path) -> Option<PathBuf> {
-    const ENOUGH: u64 = 8192;
-    let mut bytes = Vec::new();
-    pcp_files::read(path).ok()?.take(ENOUGH).read_to_end(&mut bytes).ok()?;
-    let body = bytes.strip_prefix(MAGIC)?.get(HEADER - MAGIC.len()..)?;
+/// The archive that a body is of; its beginning tells.
+fn archive_of(body: &[u8]) -> Option<PathBuf> {
     postcard::take_from_bytes::<PathBuf>(body).ok().map(|(name, _)| name)
 }
 
@@ -283,50 +224,41 @@ mod tests {
         assert_eq!(cache.load(&glance("/a/b", 10), &stamp), Some((facts(), None)), "it has grown");
         assert_eq!(cache.load(&archive, &Stamp::default()), None);
         assert_eq!(cache.load(&glance("/a/c", 9), &stamp), None);
-        let total = || cache.total.load(Ordering::Relaxed);
-        assert!(total() > 0);
         // The archive is not there.
         cache.sweep();
-        assert_eq!((cache.load(&archive, &stamp), total()), (None, 0));
+        assert_eq!(cache.load(&archive, &stamp), None);
     }
 
     #[test]
-    fn what_could_not_be_written_takes_no_room() {
+    fn what_cannot_be_written_is_told_and_nothing_else() {
         let dir = tempfile::tempdir().expect("a directory");
         let series = dir.path().join("series");
+        fs::create_dir_all(series.join("0.pack")).expect("it can be made");
         let (cache, _) = Cache::open(Some(series.clone()));
         let (stamp, end) = (Stamp::default(), Timestamp::new(5, 6));
-        let store = |name: &str, facts: &Facts| cache.store(&glance(name, 9), &stamp, facts, end);
-        let total = || cache.total.load(Ordering::Relaxed);
-        store("/a/b", &facts()).expect("written");
-        let once = total();
-        store("/a/b", &facts()).expect("written");
-        assert!(once > 0 && total() == once, "in place of the old one");
+        let archive = glance("/a/b", 9);
+        cache.store(&archive, &stamp, &facts(), end).expect("with the next number");
+        assert_eq!(cache.load(&archive, &stamp), Some((facts(), Some(end))));
         fs::remove_dir_all(&series).expect("it is the test's");
-        for _ in 0..3 {
-            store("/a/c", &facts()).expect_err("there is no directory");
-        }
-        assert_eq!(total(), once);
+        let (cache, _) = Cache::open(Some(series.clone()));
+        fs::remove_dir_all(&series).expect("it is the test's");
+        cache.store(&archive, &stamp, &facts(), end).expect("it is not kept");
+        assert_eq!(cache.load(&archive, &stamp), None);
     }
 
     #[test]
-    fn a_damaged_file_is_none() {
-        let kept = Kept {
-            archive: "/x".into(),
-            stamp: Stamp::default(),
-            bytes: 3,
-            changed: (4, 5),
-            end: (1, 2),
-            facts: facts(),
-        };
-        let good = encoded(&kept).expect("small");
-        assert_eq!(decoded(&good), Some(kept));
-        for at in 0..good.len() {
-            let mut bad = good.clone();
-            bad[at] ^= 1;
-            assert_eq!(decoded(&bad), None, "byte {at}");
-            assert_eq!(decoded(&good[..at]), None, "{at} bytes");
+    fn files_of_versions_before_are_removed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for name in ["0000.facts", "1.pack.0123.new", "precious"] {
+            fs::write(dir.path().join(name), "").expect("writable");
         }
+        let old = fs::File::options().write(true).open(dir.path().join("1.pack.0123.new")).expect("written");
+        old.set_modified(SystemTime::now() - 2 * OLD).expect("it is ours");
+        Cache::open(Some(dir.path().to_owned())).0.sweep();
+        let left = fs::read_dir(dir.path()).expect("it is there");
+        let mut left: Vec<_> = left.map(|entry| entry.expect("an entry").file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["0.pack", "precious"]);
     }
 
     #[test]
@@ -338,11 +270,24 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read_without_harm(body in prop::collection::vec(any::<u8>(), 0..200)) {
-            let mut bytes = Vec::from(MAGIC);
-            bytes.extend((body.len() as u32).to_be_bytes());
-            bytes.extend(Sha1::digest(&body));
-            bytes.extend(&body);
-            let _ = decoded(&bytes).map(|kept| kept.facts.is_sound());
+            let archive = key(Path::new("/x"));
+            let entry = pack::entry(&archive, |entry| Some([entry, body].concat())).expect("short");
+            let _ = is_sound(&[&b"jumpseat series 3\n"[..], &entry].concat());
+        }
+
+        #[test]
+        fn what_is_encoded_is_sound(number in any::<u64>(), name in "/[a-z]{0,9}") {
+            let kept = Kept {
+                archive: name.into(),
+                stamp: Stamp { len: number, ..Stamp::default() },
+                bytes: number,
+                changed: (4, 5),
+                end: (1, 2),
+                facts: facts(),
+            };
+            let entry = encoded(&key(&kept.archive), &kept).expect("small");
+            prop_assert!(is_sound(&[&b"jumpseat series 3\n"[..], &entry].concat()));
+            prop_assert_eq!(decoded(&entry[pack::HEAD..]), Some(kept));
         }
     }
 }

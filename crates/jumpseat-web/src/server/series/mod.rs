@@ -1,11 +1,11 @@
 //! `/series/*`: what is in archives, as pmseries asks for it; `docs/pcp/webapi.md` 9 to 13. There is no key server, and nothing to load.
 //!
 //! ```text
-//! library --build--> facts of each archive --> index          (cache: files of facts)
+//! library --build--> facts of each archive --> index          (cache: facts in packs)
 //! request --> routes --> engine: language --> select in the index --> plan --> read --> sampling --> functions --> rows
 //! ```
 //!
-//! * [`facts`], [`cache`], [`reading`], [`index`], [`build`]: which series there are, kept as the archives are by a thread of its own.
+//! * [`facts`], [`cache`], [`pack`], [`reading`], [`index`], [`build`]: which series there are, kept as the archives are by a thread of its own.
 //! * [`language`]: queries and windows. [`select`]: which series a selector means. [`plan`]: what to read for a series; [`read`]: reads
 //!   it; [`values`], [`sampling`], [`functions`]: what is made of it. [`remembered`]: expressions that have an identifier.
 //! * [`engine`] puts these together; [`routes`]: requests and answers, so many at a time; [`rows`]: values as text.
@@ -20,6 +20,7 @@ mod functions;
 pub mod fuzzing;
 mod index;
 mod language;
+mod pack;
 mod plan;
 mod read;
 mod reading;
