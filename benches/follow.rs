@@ -12,6 +12,7 @@ use std::fs::File;
 use std::hint::black_box;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -45,35 +46,59 @@ const AGENTS: [&str; 3] = [
     "Mozilla/5.0 (iPhone; CPU iPhone OS 18_1 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.1 Mobile/15E148 Safari/604.1",
 ];
 
-fn combined(n: u64) -> String {
+/// The minute in which this begins, in UTC: times of another day would be counted as such.
+struct Minute {
+    /// `20/Nov/2026:13:16`
+    request: String,
+    /// `Nov 20 13:16`
+    syslog: String,
+    /// `2026-11-20T13:16`
+    rfc3339: String,
+    /// `1120 13:16`
+    klog: String,
+}
+
+impl Minute {
+    fn now() -> Minute {
+        let forms = "+%d/%b/%Y:%H:%M\n%b %e %H:%M\n%Y-%m-%dT%H:%M\n%m%d %H:%M";
+        let output =
+            Command::new("date").arg("-u").arg(forms).env("LC_ALL", "C").output().expect("coreutils");
+        let text = String::from_utf8(output.stdout).expect("a text");
+        let [request, syslog, rfc3339, klog] =
+            text.lines().map(str::to_owned).collect::<Vec<_>>().try_into().expect("four lines");
+        Minute { request, syslog, rfc3339, klog }
+    }
+}
+
+fn combined(minute: &Minute, n: u64) -> String {
     let (second, id, agent) = (n % 60, n % 50_000, AGENTS[n as usize % AGENTS.len()]);
     let referer =
         if n.is_multiple_of(4) { "-".to_owned() } else { format!("https://example.com/items/{}", n % 100) };
     format!(
-        "10.0.{}.{} - - [20/Nov/2026:13:16:{second:02} +0000] \"GET /items/{id:06}?limit=100&page=7 HTTP/1.1\" 200 {id} \"{referer}\" \"{agent}\"",
+        "10.0.{}.{} - - [{}:{second:02} +0000] \"GET /items/{id:06}?limit=100&page=7 HTTP/1.1\" 200 {id} \"{referer}\" \"{agent}\"",
         n % 7,
-        n % 256
+        n % 256,
+        minute.request
     )
 }
 
-fn syslog(n: u64) -> String {
-    let (second, host, pid) = (n % 60, n % 4, n % 30_000);
+fn syslog(minute: &Minute, n: u64) -> String {
+    let (minute, second, host, pid) = (&minute.syslog, n % 60, n % 4, n % 30_000);
     match n % 3 {
         0 => {
-            format!("Nov 20 13:16:{second:02} web{host} kernel: eth0: link is up, {pid} Mbit/s, full duplex")
+            format!("{minute}:{second:02} web{host} kernel: eth0: link is up, {pid} Mbit/s, full duplex")
         }
         1 => format!(
-            "Nov 20 13:16:{second:02} web{host} sshd[{pid}]: Accepted publickey for user{host} from 10.0.0.7 port {pid} ssh2"
+            "{minute}:{second:02} web{host} sshd[{pid}]: Accepted publickey for user{host} from 10.0.0.7 port {pid} ssh2"
         ),
         _ => format!(
-            "Nov 20 13:16:{second:02} web{host} systemd[1]: Started session-{pid}.scope - Session {pid} of User root."
+            "{minute}:{second:02} web{host} systemd[1]: Started session-{pid}.scope - Session {pid} of User root."
         ),
     }
 }
 
-fn line(format: FormatName, n: u64) -> String {
+fn line(minute: &Minute, format: FormatName, n: u64) -> String {
     let (micros, id) = (n % 1_000_000, n % 50_000);
-    // Of the present: times of another year would be counted as such.
     let sec = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs()) + n / 1_000_000;
     match format {
         FormatName::Text => format!(
@@ -88,21 +113,25 @@ fn line(format: FormatName, n: u64) -> String {
             )
         }
         FormatName::Syslog => format!(
-            "<14>1 2026-11-20T13:16:{:02}.{micros:06}Z host shop 123 - - GET /items/{micros:06} took {id} us, ok",
+            "<14>1 {}:{:02}.{micros:06}Z host shop 123 - - GET /items/{micros:06} took {id} us, ok",
+            minute.rfc3339,
             n % 60
         ),
         FormatName::Plain => format!(
-            "10.0.0.{} - - [20/Nov/2026:13:16:{:02} +0000] GET /items/{micros:06}?limit=100&page=7 200 {id}",
+            "10.0.0.{} - - [{}:{:02} +0000] GET /items/{micros:06}?limit=100&page=7 200 {id}",
             n % 256,
+            minute.request,
             n % 60
         ),
         FormatName::Nginx | FormatName::Apache => format!(
-            "10.0.0.{} - - [20/Nov/2026:13:16:{:02} +0000] \"GET /items/{micros:06} HTTP/1.1\" 200 {id} \"-\" \"curl\"",
+            "10.0.0.{} - - [{}:{:02} +0000] \"GET /items/{micros:06} HTTP/1.1\" 200 {id} \"-\" \"curl\"",
             n % 256,
+            minute.request,
             n % 60
         ),
         FormatName::Klog => format!(
-            "I1120 13:16:{:02}.{micros:06}       1 items.go:77] GET /items/{micros:06} took {id} us, ok",
+            "I{}:{:02}.{micros:06}       1 items.go:77] GET /items/{micros:06} took {id} us, ok",
+            minute.klog,
             n % 60
         ),
     }
@@ -111,6 +140,7 @@ fn line(format: FormatName, n: u64) -> String {
 fn main() {
     let rounds = common::rounds(5);
     let dir = tempfile::tempdir().expect("temporary directory");
+    let minute = &Minute::now();
     let mut peer = CPeer::start("benches/c/follow.c");
     for format in [
         FormatName::Text,
@@ -122,7 +152,7 @@ fn main() {
         FormatName::Klog,
     ] {
         let path = dir.path().join(format!("{format:?}.log"));
-        let text: String = (0..LINES).map(|n| line(format, n) + "\n").collect();
+        let text: String = (0..LINES).map(|n| line(minute, format, n) + "\n").collect();
         std::fs::write(&path, &text).expect("room for the lines");
         let size = text.len() as u64 / LINES;
         let what = format!("follow, {format:?}, {size} bytes a line");
@@ -138,9 +168,9 @@ fn main() {
         .inspect_err(|_| println!("PCRE2: NOT MEASURED: its header is not there (Debian: libpcre2-dev)"))
         .ok();
     let lines: [(_, _, _, &dyn Fn(u64) -> String); 3] = [
-        ("of a small pattern", PATTERN, Some(POSIX), &|n| line(FormatName::Plain, n)),
-        ("of nginx, combined", COMBINED, None, &combined),
-        ("of syslog", SYSLOG, None, &syslog),
+        ("of a small pattern", PATTERN, Some(POSIX), &|n| line(minute, FormatName::Plain, n)),
+        ("of nginx, combined", COMBINED, None, &|n| combined(minute, n)),
+        ("of syslog", SYSLOG, None, &|n| syslog(minute, n)),
     ];
     for (name, pattern, posix, line) in lines {
         let path = dir.path().join("expression.log");
@@ -281,7 +311,11 @@ fn follow(path: &Path, format: FormatName, pattern: &str) -> Duration {
         while let Some(delivery) = inlet.take(|definition| drop(black_box(definition))) {
             assert_eq!((delivery.missed, delivery.tallies.rejected_total()), (None, 0), "nothing is lost");
             received += delivery.tallies.received;
-            log.append(delivery.batch);
+            // As the agent does.
+            let rest = log.absorb(delivery.batch);
+            if let Some(home) = delivery.home {
+                home.give_back(rest);
+            }
         }
         if received < LINES {
             std::thread::park();

@@ -2,9 +2,9 @@
 
 use super::Lanes;
 use super::account::LaneId;
-use super::record::{At, Record};
+use super::record::{At, Named, Record};
 use crate::delivery::{Arrival, Reason};
-use crate::event::{Event, Refusal, SeverityText, SpanId, Text};
+use crate::event::{Event, Field, Refusal, SeverityText, SpanId, Text};
 use crate::registry::WellKnown;
 use pcp_event::{EventFlags, Param};
 
@@ -45,19 +45,25 @@ impl Lanes {
         if let Some(message) = event.message {
             record.known(WellKnown::Message, text(message));
         }
-        for field in &event.fields {
-            let (name, value) = (event.text(input, field.name), event.param(input, field.value));
-            match field.member.and_then(|member| event.outline.memo(member)) {
-                Some(memo) => record.kept(memo, name, value),
-                None => record.field(name, value),
-            }
-        }
+        record.fields(0..event.fields.len(), |number| event.named(input, &event.fields[number]));
         if event.truncated {
             record.truncated();
         }
         record.commit().map_err(|_| {
             Refusal::at(0, Reason::OversizeLine, "more fields than a record can hold (256 KiB packed)")
         })
+    }
+}
+
+impl Event {
+    /// A field for a record.
+    #[inline]
+    pub(crate) fn named<'a>(&'a self, input: &'a [u8], field: &Field) -> Named<'a> {
+        Named {
+            name: self.text(input, field.name),
+            value: self.param(input, field.value),
+            memo: field.member.and_then(|member| self.outline.memo(member)),
+        }
     }
 }
 

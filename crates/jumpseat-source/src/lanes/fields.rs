@@ -79,6 +79,13 @@ impl FieldNames {
         }
     }
 
+    /// For who will ask for all of these fields now: those that are new wait for the disk once ([`Registry::prepare_fields`]).
+    pub(super) fn prepare<'a>(&self, fields: impl Iterator<Item = (&'a [u8], ValueType)>) {
+        let new = fields.filter(|(name, value_type)| self.cache.known(name, *value_type).is_none());
+        let texts = new.map(|(name, value_type)| (String::from_utf8_lossy(name), value_type));
+        self.registry.prepare_fields(texts, self.taker);
+    }
+
     pub(super) fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }
@@ -97,19 +104,16 @@ impl FieldNames {
         }
     }
 
-    /// The same where the name is kept, and with it what was found.
+    /// The same, if the registry need not be asked, where the name is kept, and with it what was found.
     #[inline]
-    pub(super) fn kept(&mut self, memo: &FieldMemo, name: &[u8], value_type: ValueType) -> Option<Pmid> {
-        match self.cache.kept_field(memo, name, value_type, self.taker) {
-            FieldRef::Own(pmid) => Some(pmid),
-            FieldRef::Folded => None,
-        }
+    pub(super) fn kept(&self, memo: &FieldMemo, name: &[u8], value_type: ValueType) -> Option<Pmid> {
+        self.cache.kept(memo, name, value_type)
     }
 
     /// The same of a field by its place in its record: mostly what was there in the record before is there again, and then this is
     /// a comparison of the names.
     #[inline]
-    pub(super) fn own_at(&mut self, place: usize, name: &[u8], value_type: ValueType) -> Option<Pmid> {
+    pub(super) fn known_at(&mut self, place: usize, name: &[u8], value_type: ValueType) -> Option<Pmid> {
         match self.recent.get(place) {
             Some(recent)
                 if recent.epoch == self.registry.epoch()
@@ -118,14 +122,14 @@ impl FieldNames {
             {
                 Some(recent.pmid)
             }
-            _ => self.new_at(place, name, value_type),
+            _ => self.other_at(place, name, value_type),
         }
     }
 
     #[inline(never)]
-    fn new_at(&mut self, place: usize, name: &[u8], value_type: ValueType) -> Option<Pmid> {
+    fn other_at(&mut self, place: usize, name: &[u8], value_type: ValueType) -> Option<Pmid> {
         let epoch = self.registry.epoch();
-        let pmid = self.own(name, value_type)?;
+        let pmid = self.cache.known(name, value_type)?;
         if name.len() > MAX_FIELD_NAME {
             return Some(pmid);
         }

@@ -418,7 +418,7 @@ impl Lanes {
 
     /// For who will look up all of these fields now ([`Registry::prepare_fields`]).
     pub fn prepare(&mut self, fields: &[(&str, ValueType)]) {
-        self.names.registry().prepare_fields(fields, self.names.taker);
+        self.names.registry().prepare_fields(fields.iter().copied(), self.names.taker);
     }
 
     /// Looks a field up once, for formats whose records have the same fields again and again.

@@ -1,5 +1,7 @@
 //! One record on its way into a lane's batch, with the look-ups that its fields take. The only way in.
 
+use std::ops::Range;
+
 use super::account::{BATCH_BYTES, LaneAccount, LaneId};
 use super::fields::{FieldNames, InternedField};
 use super::marks::Numbered;
@@ -25,6 +27,14 @@ pub struct At {
     pub time: Timestamp,
     /// POINT, START or END. With ID the first parameter is the span id, with PARENT the second is its parent's.
     pub flags: EventFlags,
+}
+
+/// A field by its name.
+pub(crate) struct Named<'a> {
+    pub name: &'a [u8],
+    pub value: Param<'a>,
+    /// What is remembered with the name, where it is kept.
+    pub memo: Option<&'a FieldMemo>,
 }
 
 /// A record under construction. Dropped without [`Record::commit`], it leaves no trace.
@@ -70,21 +80,33 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The same where the name is kept, and with it what was found.
+    /// Adds fields by their names, those with these numbers, of which `get` tells each. Records mostly have the same fields at the
+    /// same places, so that is where they are looked for first. Those that are new wait for the disk once.
     #[inline]
-    pub(super) fn kept(&mut self, memo: &FieldMemo, name: &[u8], value: Param<'_>) {
-        match self.names.kept(memo, name, value.value_type()) {
-            Some(pmid) => self.writer.param(pmid, value),
-            None => self.fold(name, &value),
+    pub(crate) fn fields<'v>(&mut self, numbers: Range<usize>, get: impl Fn(usize) -> Named<'v>) {
+        let mut are_prepared = false;
+        for number in numbers.clone() {
+            let Named { name, value, memo } = get(number);
+            let known = match memo {
+                Some(memo) => self.names.kept(memo, name, value.value_type()),
+                None => self.names.known_at(number, name, value.value_type()),
+            };
+            match known {
+                Some(pmid) => self.writer.param(pmid, value),
+                None => {
+                    if !std::mem::replace(&mut are_prepared, true) {
+                        self.prepare(number..numbers.end, &get);
+                    }
+                    self.field(name, value);
+                }
+            }
         }
     }
 
-    /// The same for formats whose records mostly have the same fields at the same places. `place`: how many fields come before it.
-    #[inline]
-    pub fn field_at(&mut self, place: usize, name: &[u8], value: Param<'_>) {
-        match self.names.own_at(place, name, value.value_type()) {
-            Some(pmid) => self.writer.param(pmid, value),
-            None => self.fold(name, &value),
+    #[cold]
+    fn prepare<'v>(&mut self, numbers: Range<usize>, get: impl Fn(usize) -> Named<'v>) {
+        if numbers.len() > 1 {
+            self.names.prepare(numbers.map(get).map(|Named { name, value, .. }| (name, value.value_type())));
         }
     }
 

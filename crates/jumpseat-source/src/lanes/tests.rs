@@ -3,7 +3,7 @@
 use super::*;
 use crate::event::{Event, Field, SeverityText, SpanId, Text, Value};
 use crate::gate::{IngestFilter, SampleBy, Settings};
-use crate::registry::RegistryConfig;
+use crate::registry::{Definition, FIRST_FREE, RegistryConfig};
 use crossbeam_channel::{Receiver, bounded};
 use pcp_event::batch::record_time;
 use pcp_event::{EventFlags, packed};
@@ -58,6 +58,51 @@ fn what_cannot_be_handed_over_is_missed_before_the_next_delivery() {
     write(&mut lanes, lane, 2, 15);
     lanes.flush();
     assert!(lanes.is_closed());
+}
+
+#[test]
+fn fields_that_are_new_together_are_as_if_they_came_one_by_one() {
+    let registry = || {
+        let config = RegistryConfig { max_fields: FIRST_FREE + 2, ..RegistryConfig::new(400) };
+        Registry::open(&config).expect("in memory")
+    };
+    let input = b"a b a c";
+    let field = |at: usize, value| Field::new(Text::of_input(at, at + 1), value);
+    // Of one name two types, and the same once more.
+    let fields = vec![
+        field(0, Value::I64(1)),
+        field(2, Value::I64(2)),
+        field(4, Value::I64(3)),
+        field(4, Value::Bool(true)),
+        field(6, Value::I64(4)),
+    ];
+    let written = |events: &[Event]| {
+        let (registry, definitions) = registry();
+        let (out, deliveries) = bounded(10);
+        let mut lanes = Lanes::new(registry, out, Arc::new(|| {}), Duration::ZERO);
+        lanes.set_taker(Taker::User(1));
+        let lane = lanes.source(b"app").expect("source");
+        for event in events {
+            lanes.write(FIRST, lane, input, event).expect("fits");
+        }
+        lanes.flush();
+        let delivery = deliveries.try_recv().expect("all in one");
+        let params = delivery
+            .batch
+            .iter()
+            .flat_map(|record| packed::params(record).map(|p| (p.pmid, p.bytes.to_vec())));
+        let defined = definitions.try_iter().filter(|defined| matches!(defined, Definition::Field { .. }));
+        let defined: Vec<String> = defined.map(|defined| format!("{defined:?}")).collect();
+        let registry = lanes.registry();
+        (params.collect::<Vec<_>>(), defined, delivery.tallies.folded, registry.over_share())
+    };
+    let together = Event { fields: fields.clone(), ..Event::default() };
+    let alone: Vec<Event> =
+        fields.iter().map(|field| Event { fields: vec![*field], ..Event::default() }).collect();
+    let (params, _, folded, _) = written(std::slice::from_ref(&together));
+    // One has its share of the two places, the rest is folded.
+    assert_eq!((params.len(), folded), (5, 3), "{params:?}");
+    assert_eq!(written(&[together]), written(&alone));
 }
 
 #[test]

@@ -126,10 +126,8 @@ impl Workspace {
 
     /// Adds the fields in this range to a record.
     pub(super) fn put_fields(&self, record: &mut Record<'_>, body: &[u8], range: Range<usize>) {
-        for (place, field) in range.clone().zip(self.fields_in(range)) {
-            let (name, value) = (self.event.text(body, field.name), self.event.param(body, field.value));
-            record.field_at(place, name, value);
-        }
+        let (first, fields) = (range.start, self.fields_in(range.clone()));
+        record.fields(first..first + fields.len(), |number| self.event.named(body, &fields[number - first]));
     }
 }
 

@@ -145,43 +145,40 @@ impl FieldCache {
     /// The metric of a field. `name` is UTF-8 (anything else is read lossily).
     #[inline]
     pub(crate) fn field(&mut self, name: &[u8], value_type: ValueType, taker: Taker) -> FieldRef {
-        // Types of events have the codes 0 to 7; the mask spares the check of bounds.
-        let slot = value_type.code() as usize & 7;
-        match self.known.get(name) {
-            // So the registry knows which fields are in use. Until it is asked the metric is the field's, also if it has given
-            // its place meanwhile: metrics of fields stay.
-            Some(known) if known.by_type[slot] != Pmid::NULL && known.epoch == self.registry.epoch() => {
-                FieldRef::Own(known.by_type[slot])
-            }
-            _ => self.ask(name, value_type, slot, taker),
+        match self.known(name, value_type) {
+            Some(pmid) => FieldRef::Own(pmid),
+            None => self.ask(name, value_type, taker),
         }
+    }
+
+    /// The same, if the registry need not be asked.
+    #[inline]
+    pub(crate) fn known(&self, name: &[u8], value_type: ValueType) -> Option<Pmid> {
+        let known = self.known.get(name)?;
+        let pmid = known.by_type[slot(value_type)];
+        // So the registry knows which fields are in use. Until it is asked the metric is the field's, also if it has given
+        // its place meanwhile: metrics of fields stay.
+        (pmid != Pmid::NULL && known.epoch == self.registry.epoch()).then_some(pmid)
     }
 
     /// The same for who keeps the name, and with it what was found.
     #[inline]
-    pub(crate) fn kept_field(
-        &mut self,
-        memo: &FieldMemo,
-        name: &[u8],
-        value_type: ValueType,
-        taker: Taker,
-    ) -> FieldRef {
-        let (known, epoch) = (&memo.by_type[value_type.code() as usize & 7], self.registry.epoch());
+    pub(crate) fn kept(&self, memo: &FieldMemo, name: &[u8], value_type: ValueType) -> Option<Pmid> {
+        let (known, epoch) = (&memo.by_type[slot(value_type)], self.registry.epoch());
         if known.get() != Pmid::NULL && memo.epoch.get() == epoch {
-            return FieldRef::Own(known.get());
+            return Some(known.get());
         }
-        let field = self.field(name, value_type, taker);
+        let pmid = self.known(name, value_type)?;
         if memo.epoch.replace(epoch) != epoch {
             memo.by_type.iter().for_each(|other| other.set(Pmid::NULL));
         }
-        if let FieldRef::Own(pmid) = field {
-            known.set(pmid);
-        }
-        field
+        known.set(pmid);
+        Some(pmid)
     }
 
     #[cold]
-    fn ask(&mut self, name: &[u8], value_type: ValueType, slot: usize, taker: Taker) -> FieldRef {
+    fn ask(&mut self, name: &[u8], value_type: ValueType, taker: Taker) -> FieldRef {
+        let slot = slot(value_type);
         let field = self.registry.field_for(&String::from_utf8_lossy(name), value_type, taker);
         match field {
             FieldRef::Own(pmid) => {
@@ -217,6 +214,12 @@ impl FieldCache {
     }
 }
 
+/// Types of events have the codes 0 to 7; the mask spares the check of bounds.
+#[inline]
+fn slot(value_type: ValueType) -> usize {
+    value_type.code() as usize & 7
+}
+
 impl Registry {
     /// The metric of a field. Names are kept as they come, except that control characters become
     /// underscores, blanks at the end go, and what exceeds [`MAX_FIELD_NAME`] bytes is cut.
@@ -237,10 +240,14 @@ impl Registry {
     }
 
     /// For who will ask for all of these fields now: those that are new wait for the disk once, not once each.
-    pub fn prepare_fields(&self, fields: &[(&str, ValueType)], taker: Taker) {
-        let texts: Vec<String> =
-            fields.iter().map(|(name, value_type)| file_text(&tidy_field(name), *value_type)).collect();
-        self.fields.prepare(texts.iter().map(String::as_str), taker, Cap::Applies, &self.giving_fields());
+    pub fn prepare_fields(
+        &self,
+        fields: impl IntoIterator<Item = (impl AsRef<str>, ValueType)>,
+        taker: Taker,
+    ) {
+        let fields = fields.into_iter();
+        let texts = fields.map(|(name, value_type)| file_text(&tidy_field(name.as_ref()), value_type));
+        self.fields.prepare(texts, taker, &self.giving_fields());
     }
 
     /// How fields give their places: those that all agents have do not.

@@ -605,7 +605,7 @@ mod tests {
         assert_eq!(registry.field("a", ValueType::I64), FieldRef::Own(Pmid::new(400, 16, 16)));
         assert_eq!(leaves(&definitions), ["16.16 a 64"]);
         let fields: Vec<(&str, ValueType)> = ["a", "b", "c", "d"].map(|name| (name, ValueType::I64)).into();
-        registry.prepare_fields(&fields, Taker::Trusted);
+        registry.prepare_fields(fields.iter().copied(), Taker::Trusted);
         assert!(leaves(&definitions).is_empty(), "nobody has asked yet");
         let path = std::fs::read_dir(dir.path()).expect("there").flatten().map(|entry| entry.path());
         let text: String = path.filter_map(|path| std::fs::read_to_string(path).ok()).collect();

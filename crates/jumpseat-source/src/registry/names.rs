@@ -214,11 +214,10 @@ impl<K: Kind> Names<K> {
         (name, taker): (&str, Taker),
         giving: &Giving<'_>,
     ) -> Result<(), NoId> {
-        let used = table.ids.len() + table.reserved.len();
-        let free = self.cap.saturating_sub(used);
-        if free > 0 && table.taken.allows(taker, free) {
+        if self.has_room(table, taker) {
             return Ok(());
         }
+        let (used, free) = self.used_and_free(table);
         let lacking = if free > 0 { 0 } else { used + 1 - self.cap };
         // Once there is no id left, no place helps.
         let gone = match table.ids.is_exhausted() {
@@ -242,6 +241,17 @@ impl<K: Kind> Names<K> {
             table.report_full((K::WHAT, name), self.cap);
         }
         Err(NoId::Full)
+    }
+
+    /// Whether there is a place for a name of `taker`, and nobody has to give his.
+    fn has_room(&self, table: &Table<K::Kept>, taker: Taker) -> bool {
+        let (_, free) = self.used_and_free(table);
+        free > 0 && table.taken.allows(taker, free)
+    }
+
+    fn used_and_free(&self, table: &Table<K::Kept>) -> (usize, usize) {
+        let used = table.ids.len() + table.reserved.len();
+        (used, self.cap.saturating_sub(used))
     }
 
     /// Counts a name that was kept out.
@@ -290,23 +300,22 @@ impl<K: Kind> Names<K> {
     }
 
     /// Gives names ids, as far as there is room, with one wait for the disk and not one each: for who will define all of them now.
-    /// Whoever does learns of what fails.
-    pub(super) fn prepare<'a>(
-        &self,
-        names: impl Iterator<Item = &'a str>,
-        taker: Taker,
-        cap: Cap,
-        giving: &Giving<'_>,
-    ) {
+    /// Whoever does learns of what fails, and is counted then.
+    pub(super) fn prepare(&self, names: impl Iterator<Item = String>, taker: Taker, giving: &Giving<'_>) {
         let mut table = self.lock();
         let mut last = None;
         for name in names {
-            if self.place(&mut table, (name, taker), cap, giving).is_ok() {
-                last = Some(name);
+            if table.ids.get(&name).is_some() {
+                continue;
             }
+            let has_place = table.reserved.contains(&name) || self.has_room(&table, taker);
+            if !has_place || self.place(&mut table, (&name, taker), Cap::Applies, giving).is_err() {
+                break;
+            }
+            last = Some(name);
         }
         if let Some(name) = last {
-            let _ = table.settle(K::WHAT, name);
+            let _ = table.settle(K::WHAT, &name);
         }
     }
 

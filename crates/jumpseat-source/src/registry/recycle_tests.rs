@@ -129,9 +129,11 @@ fn what_is_remembered_with_a_name_is_asked_again_with_each_epoch() {
     let (registry, _definitions) = open(&config);
     let mut cache = FieldCache::new(Arc::clone(&registry));
     let [old, new] = [FieldMemo::default(), FieldMemo::default()];
-    let mut field = |memo: &FieldMemo, name: &str, value_type| {
-        cache.kept_field(memo, name.as_bytes(), value_type, Taker::Trusted)
-    };
+    let mut field =
+        |memo: &FieldMemo, name: &str, value_type| match cache.kept(memo, name.as_bytes(), value_type) {
+            Some(pmid) => FieldRef::Own(pmid),
+            None => cache.field(name.as_bytes(), value_type, Taker::Trusted),
+        };
     let FieldRef::Own(first) = field(&old, "old", ValueType::I64) else { panic!("there is a place") };
     for _ in 0..2 {
         assert_eq!(field(&old, "old", ValueType::I64), FieldRef::Own(first));
