@@ -253,6 +253,42 @@ fn only_one_package_opens_files_for_writing() {
     assert!(unused.is_empty(), "take them from WRITERS: {unused:?}");
 }
 
+/// Places that hash texts without a key of the process: FILE, WHY.
+const UNKEYED: [(&str, &str); 3] = [
+    ("crates/jumpseat-source/src/scrape/known.rs", "whether an answer's families are others, in one number"),
+    ("crates/jumpseat-source/src/scrape/target.rs", "when a target has its turn: in each process the same"),
+    (
+        "crates/jumpseat-wire/src/encode.rs",
+        "a program's own names, in its own memory, and little comes with the layer",
+    ),
+];
+
+/// Whoever knows how names are hashed can send as many as there may be with one hash: each costs a look at all of them.
+#[test]
+fn what_others_choose_is_hashed_with_a_key() {
+    let root = support::repository().canonicalize().expect("the repository");
+    let mut used = BTreeSet::new();
+    for (path, text) in code() {
+        let path = path.canonicalize().expect("a file of ours");
+        let path = path.strip_prefix(&root).expect("below the repository").to_str().expect("a plain name");
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let is_text = |key: &str| ["str", "String", "u8", "Path"].iter().any(|word| key.contains(word));
+        // The value of a map may be a text.
+        let keys = |start| after(code, start, &[',', '>', '=', ';']).filter(|key| is_text(key)).count();
+        let count = keys("FxHashMap<(") + keys("FxHashMap<") + keys("FxHashSet<");
+        if count + code.matches("FxHasher::").count() + code.matches("FxBuildHasher").count() == 0 {
+            continue;
+        }
+        let known = UNKEYED.iter().find(|(known, _)| *known == path);
+        let (known, _) = known.unwrap_or_else(|| {
+            panic!("{path}: texts by rustc-hash: let hashbrown's maps have them, or say in UNKEYED why not")
+        });
+        used.insert(*known);
+    }
+    let unused: Vec<_> = UNKEYED.iter().filter(|(known, _)| !used.contains(known)).collect();
+    assert!(unused.is_empty(), "take them from UNKEYED: {unused:?}");
+}
+
 #[test]
 fn nothing_panics_because_nobody_can_read_what_is_printed() {
     for (path, text) in code() {

@@ -6,7 +6,7 @@
 //! ```
 //! Offsets are into the JSON; names are without their quotes, values with them.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use hashbrown::{HashMap, HashSet};
 
 use super::fields::{Fields, Stamp};
 use pcp_model::{Inst, Label, LabelFlags, LabelKind, LabelSet, PmError, Timestamp};
@@ -22,9 +22,9 @@ pub(super) type Key = (i32, u32);
 #[derive(Debug, Default)]
 pub(super) struct Labels {
     /// Oldest first, once settled.
-    records: FxHashMap<Key, Vec<Record>>,
+    records: HashMap<Key, Vec<Record>>,
     /// Those that are out of order.
-    unsettled: FxHashSet<Key>,
+    unsettled: HashSet<Key>,
 }
 
 /// The label sets of something since a time, as they are in the file.

@@ -11,6 +11,7 @@
 use std::collections::hash_map::Entry;
 use std::fmt;
 
+use hashbrown::HashMap;
 use rustc_hash::FxHashMap;
 use tracing::trace;
 
@@ -48,7 +49,7 @@ pub(super) struct Metadata {
     pub names: Names,
     pub indoms: FxHashMap<InDom, History>,
     pub labels: Labels,
-    texts: FxHashMap<(u32, u32), Box<[u8]>>,
+    texts: HashMap<(u32, u32), Box<[u8]>>,
     text_kinds: u32,
 }
 

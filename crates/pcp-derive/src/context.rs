@@ -12,6 +12,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use rustc_hash::FxHashMap;
 
 use super::bind::{Binder, Bound, Names, NotBound, Resolved};
@@ -96,7 +97,7 @@ pub struct DerivedContext {
     metrics: Vec<Metric>,
     by_pmid: FxHashMap<Pmid, usize>,
     /// The metric that a name stands for.
-    by_name: FxHashMap<Arc<str>, usize>,
+    by_name: HashMap<Arc<str>, usize>,
     /// Names of the context's own definitions.
     own: HashSet<Arc<str>>,
     /// The registry's, as they were when it was looked at last.

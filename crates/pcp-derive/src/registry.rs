@@ -1,6 +1,6 @@
 //! Definitions that hold in every context (`docs/pcp/derived-language.md` 2 and 3, `docs/pcp/derived-eval.md` 2).
 
-use rustc_hash::FxHashMap as HashMap;
+use hashbrown::HashMap;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 

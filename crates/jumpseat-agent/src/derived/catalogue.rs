@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use rustc_hash::FxHashMap;
 
 use crate::sampler::Handle;
@@ -12,10 +13,10 @@ use pcp_model::{Desc, PmError, Pmid};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalogue {
     /// The agent's own. These never change.
-    pub by_name: FxHashMap<String, Desc>,
+    pub by_name: HashMap<String, Desc>,
     pub by_pmid: FxHashMap<u32, Desc>,
     /// Those of other agents that definitions name and pmcd knows, and their metadata.
-    pub foreign: FxHashMap<Arc<str>, Handle>,
+    pub foreign: HashMap<Arc<str>, Handle>,
     pub foreign_meta: FxHashMap<Handle, Meta>,
 }
 

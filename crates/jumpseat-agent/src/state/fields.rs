@@ -1,5 +1,6 @@
 //! The fields of event records that are known: one for each name and type.
 
+use hashbrown::HashMap;
 use rustc_hash::FxHashMap;
 
 use pcp_event::filter::FieldResolver;
@@ -10,7 +11,7 @@ use pcp_model::{Pmid, ValueType};
 pub struct Fields {
     by_pmid: FxHashMap<u32, Field>,
     /// Every PMID of a field name, for filters, which name fields and not metrics.
-    by_name: FxHashMap<String, Vec<Pmid>>,
+    by_name: HashMap<String, Vec<Pmid>>,
     generation: u64,
 }
 

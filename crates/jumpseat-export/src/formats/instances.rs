@@ -7,29 +7,29 @@
 //! collector when an instance comes that is not known, once a sample, or when it says so. The first name that is missing in an archive costs the domain's
 //! records up to there, each once.
 
+use hashbrown::HashMap;
 use pcp_client::{Context, ContextKind, LabelTarget, Recording};
 use pcp_model::{InDom, Inst, Timestamp};
-use rustc_hash::FxHashMap;
 
 /// What is known of instance domains.
 #[derive(Debug, Default)]
 pub struct Instances {
-    domains: FxHashMap<InDom, Domain>,
+    domains: HashMap<InDom, Domain>,
 }
 
 /// A domain as it was when it was last asked for.
 #[derive(Debug, Default)]
 struct Domain {
-    names: FxHashMap<Inst, String>,
+    names: HashMap<Inst, String>,
     /// When an archive has it, or its labels, anew.
     changes: Vec<Timestamp>,
     /// How many of these are behind.
     passed: usize,
     /// The last name of each instance in those of them that were looked at.
-    former: FxHashMap<Inst, String>,
+    former: HashMap<Inst, String>,
     looked_at: usize,
     /// The first name of each, once it was asked for.
-    ever: Option<FxHashMap<Inst, String>>,
+    ever: Option<HashMap<Inst, String>>,
     /// For which sample it was asked.
     asked: Option<Timestamp>,
     /// How often names or labels may have changed.

@@ -2,19 +2,19 @@
 //!
 //! Asked for once for each thing that may have some, and again for instances when these have changed.
 
+use hashbrown::HashMap;
 use pcp_client::{Context, LabelTarget};
 use pcp_model::{Desc, InDom, Inst, Label};
-use rustc_hash::FxHashMap;
 
 use super::source::Metric;
 
 /// What is known of labels.
 #[derive(Debug, Default)]
 pub struct Labels {
-    levels: FxHashMap<(i32, u32), Vec<Label>>,
+    levels: HashMap<(i32, u32), Vec<Label>>,
     /// All metrics that are exported were asked for: what is not in `levels` has none.
     are_all: bool,
-    instances: FxHashMap<InDom, (u64, FxHashMap<Inst, Own>)>,
+    instances: HashMap<InDom, (u64, HashMap<Inst, Own>)>,
 }
 
 /// The labels that an instance has for itself.

@@ -20,12 +20,12 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 
+use hashbrown::{HashMap, HashSet};
 use jumpseat_tools::complain;
 use jumpseat_tools::exposition::{self, base_unit, family_name, push_escaped, push_labels};
 use jumpseat_wire::series;
 use pcp_model::{Label, Number, Semantics, Timestamp, ValueType};
 use pcp_pdu::TypedRef;
-use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value as Json;
 
 use crate::formats::error::ExportError;
@@ -61,7 +61,7 @@ struct Family {
     labels: BTreeMap<String, String>,
     /// Of each label set, by the head of its lines, in the order in which these came: a set's samples stand together.
     lines: Vec<Vec<u8>>,
-    places: FxHashMap<Vec<u8>, usize>,
+    places: HashMap<Vec<u8>, usize>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -76,7 +76,7 @@ enum Kind {
 impl OpenMetrics {
     /// A page; `timed` tells whether lines have times.
     pub(crate) fn new(output: Output, source: &mut Source, timed: bool) -> OpenMetrics {
-        let mut names = FxHashSet::default();
+        let mut names = HashSet::new();
         let mut is_fresh = |family: &Family, name: &str| {
             let fresh = names.insert(family.name.clone());
             if !fresh {
@@ -169,16 +169,7 @@ impl Family {
             add_label(&mut labels, &label);
         }
         let help = if help.is_empty() { metric.name } else { help };
-        Some(Family {
-            name,
-            kind,
-            factor,
-            unit,
-            help,
-            labels,
-            lines: Vec::new(),
-            places: FxHashMap::default(),
-        })
+        Some(Family { name, kind, factor, unit, help, labels, lines: Vec::new(), places: HashMap::default() })
     }
 
     /// Of a metric that came from elsewhere.
@@ -198,7 +189,7 @@ impl Family {
             help: if came.help.is_empty() { came.name.clone() } else { came.help.clone() },
             labels: host.clone(),
             lines: Vec::new(),
-            places: FxHashMap::default(),
+            places: HashMap::default(),
         }
     }
 
@@ -406,7 +397,7 @@ mod tests {
             help: String::new(),
             labels: BTreeMap::new(),
             lines: Vec::new(),
-            places: FxHashMap::default(),
+            places: HashMap::default(),
         };
         for (sec, name) in [(1, "a"), (1, "b"), (2, "a"), (2, "b")] {
             let labels = BTreeMap::from([("instname".to_owned(), name.to_owned())]);

@@ -12,11 +12,11 @@
 //!
 //! **Cost:** of a value of a series that is known, two look-ups in hash tables; its name and labels are read once.
 
+use hashbrown::HashMap;
 use jumpseat_wire::series::{self, Form};
 use pcp_client::{TextLevel, TextTarget, ValuesRef};
 use pcp_model::{Desc, InDom, Inst, Label, Number, Semantics, Timestamp, Units};
 use pcp_pdu::TypedRef;
-use rustc_hash::FxHashMap;
 use serde_json::Value as Json;
 
 use crate::formats::source::Source;
@@ -32,7 +32,7 @@ pub(crate) struct Pushed {
     metrics: Vec<Option<Metric>>,
     pub families: Vec<Family>,
     series: Vec<Series>,
-    by_name: FxHashMap<(usize, series::Parsed), usize>,
+    by_name: HashMap<(usize, series::Parsed), usize>,
     /// Changes when series have other numbers.
     pub generation: u64,
     /// The series that have values in this sample.
@@ -44,7 +44,7 @@ struct Metric {
     family: usize,
     form: Form,
     desc: Desc,
-    instances: FxHashMap<Inst, Place>,
+    instances: HashMap<Inst, Place>,
     /// The instances are those of this version of their domain.
     version: u64,
 }
@@ -234,7 +234,7 @@ impl Pushed {
                 if !own.form.is_of_no_unit() {
                     families[family].units = desc.units;
                 }
-                let instances = FxHashMap::default();
+                let instances = HashMap::default();
                 Some(Metric { family, form: own.form, desc, instances, version: 0 })
             });
             metrics.push(metric);
@@ -243,7 +243,7 @@ impl Pushed {
             metrics,
             families,
             series: Vec::new(),
-            by_name: FxHashMap::default(),
+            by_name: HashMap::default(),
             generation: 0,
             open: Vec::new(),
         }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::PoisonError;
 use std::time::{Duration, SystemTime};
 
+use hashbrown::HashMap;
 use jumpseat_tools::{Call, Definitions, archive, complain, definitions};
 use pcp_client::{
     Context, ContextKind, HostOptions, HostSpec, Mode, TextLevel, TextTarget, without_password,
@@ -12,7 +13,6 @@ use pcp_client::{
 use pcp_derive::Dialect;
 use pcp_model::time::{Reference, Switches, Zone, parse_interval, parse_window};
 use pcp_model::{Desc, Pmid, Timestamp};
-use rustc_hash::FxHashMap;
 
 use crate::args::ExportArgs;
 use crate::formats::error::ExportError;
@@ -47,7 +47,7 @@ pub struct Source {
     /// Labels.
     pub labels: Labels,
     /// Names of the parameters of event records.
-    fields: FxHashMap<Pmid, std::sync::Arc<str>>,
+    fields: HashMap<Pmid, std::sync::Arc<str>>,
     /// In which times are written.
     pub zone: Option<Zone>,
     /// The window, an end only if there is one.
@@ -104,7 +104,7 @@ impl Source {
             metrics,
             instances: Instances::default(),
             labels,
-            fields: FxHashMap::default(),
+            fields: HashMap::default(),
             zone,
             window,
             began,
@@ -221,7 +221,7 @@ fn select(args: &ExportArgs, context: &mut Context) -> Result<Vec<Metric>, Expor
     }
     let descs = context.descs(&pmids).map_err(ExportError::source("descriptors of metrics"))?;
     let mut metrics = Vec::with_capacity(known.len());
-    let mut seen = rustc_hash::FxHashSet::default();
+    let mut seen = hashbrown::HashSet::new();
     for ((name, pmid), desc) in known.into_iter().zip(descs) {
         match desc {
             // Two names of one metric, or a name that two operands stand for.

@@ -9,12 +9,12 @@
 
 use std::time::Duration;
 
+use hashbrown::HashMap;
 use jumpseat_tools::ticker::{Ticker, Woken};
 use pcp_archive::{ArchiveError, Direction, Place, Records, Step};
 use pcp_client::{ClientError, Fetched, Mode, StateChange, ValuesRef};
 use pcp_model::{Pmid, Timestamp};
 use pcp_pdu::{LayoutId, Scan, SetRef, Sets};
-use rustc_hash::FxHashMap;
 
 use crate::args::ExportArgs;
 use crate::formats::error::ExportError;
@@ -184,7 +184,7 @@ struct InPlace {
     /// In front of the next one; at first it is looked for.
     at: Option<Place>,
     /// Where each metric is among those that are asked for.
-    by_pmid: FxHashMap<Pmid, u32>,
+    by_pmid: HashMap<Pmid, u32>,
     /// The metrics of the record before, and where they are: those of most records come in the same order.
     metrics: Vec<(Pmid, Option<u32>)>,
     /// The layout of that record, if it is known, and whether it has any of the metrics.

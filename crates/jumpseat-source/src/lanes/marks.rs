@@ -14,6 +14,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use jumpseat_log::{MAX_ABOVE, Mark, SourceLog};
 use rustc_hash::FxHashMap;
 
@@ -45,7 +46,7 @@ pub struct TooManyStreams;
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     by_id: FxHashMap<StreamId, Stream>,
-    by_name: FxHashMap<Arc<[u8]>, StreamId>,
+    by_name: HashMap<Arc<[u8]>, StreamId>,
     /// Grows with each that is opened.
     turn: u64,
 }

@@ -45,7 +45,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
-use rustc_hash::FxHashMap;
+use hashbrown::HashMap;
 
 use super::delivery::{ConnId, Delivery, Loss, Peer, Reason};
 use super::guard::tokens::Pass;
@@ -76,7 +76,7 @@ const GONE: ConnId = ConnId::MAX;
 /// All lanes of a thread.
 pub struct Lanes {
     lanes: Vec<Lane>,
-    by_name: FxHashMap<Box<[u8]>, LaneId>,
+    by_name: HashMap<Box<[u8]>, LaneId>,
     names: FieldNames,
     /// Who sends; nobody needs to know it of what is trusted.
     sender: Identity,
@@ -110,7 +110,7 @@ impl Lanes {
     pub fn new(registry: Arc<Registry>, out: Sender<Delivery>, wake: Wake, patience: Duration) -> Lanes {
         Lanes {
             lanes: Vec::new(),
-            by_name: FxHashMap::default(),
+            by_name: HashMap::default(),
             names: FieldNames::new(registry),
             sender: Identity::default(),
             pass: None,

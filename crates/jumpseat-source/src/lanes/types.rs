@@ -1,6 +1,6 @@
 //! The events of a source by their type, counted without a look at the registry for each.
 
-use rustc_hash::FxHashMap;
+use hashbrown::HashMap;
 
 use crate::registry::{MAX_SENT_NAME, Registry, Taker};
 use pcp_event::EventFlags;
@@ -26,7 +26,7 @@ impl TypeSlot {
 /// The event types of one lane.
 #[derive(Debug, Default)]
 pub(super) struct EventTypes {
-    by_spelling: FxHashMap<Box<[u8]>, TypeSlot>,
+    by_spelling: HashMap<Box<[u8]>, TypeSlot>,
     untyped: Option<TypeSlot>,
     /// The spelling that came last.
     last: LastSpelling,

@@ -11,7 +11,8 @@
 
 use std::hash::BuildHasher;
 
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use hashbrown::DefaultHashBuilder;
+use rustc_hash::FxHashMap;
 
 use super::scan::word_at;
 use crate::meaning::Meaning;
@@ -46,8 +47,9 @@ const NONE: MemberId = MemberId(u32::MAX);
 #[derive(Clone, Debug)]
 pub(crate) struct Outline {
     members: Vec<Member>,
-    /// By the hash of a name.
+    /// By the hash of a name, with a key of its own: names are the senders'.
     by_hash: FxHashMap<u64, MemberId>,
+    hasher: DefaultHashBuilder,
     /// What the line before began with.
     first: MemberId,
     /// The member that came last in this line.
@@ -78,7 +80,8 @@ pub(super) struct Found {
 
 impl Default for Outline {
     fn default() -> Outline {
-        Outline { members: Vec::new(), by_hash: FxHashMap::default(), first: NONE, last: NONE, next: NONE }
+        let (by_hash, hasher) = (FxHashMap::default(), DefaultHashBuilder::default());
+        Outline { members: Vec::new(), by_hash, hasher, first: NONE, last: NONE, next: NONE }
     }
 }
 
@@ -122,7 +125,7 @@ impl Outline {
     fn find_or_add(&mut self, quoted: &[u8], meaning: Meaning) -> Option<MemberId> {
         let mut name = [0; MAX_NAME];
         name.get_mut(..quoted.len())?.copy_from_slice(quoted);
-        let hash = FxBuildHasher.hash_one(quoted);
+        let hash = self.hasher.hash_one(quoted);
         if let Some(&id) = self.by_hash.get(&hash) {
             // Of two names with one hash the first is remembered.
             return Some(id)
@@ -266,7 +269,8 @@ mod tests {
     fn of_names_with_one_hash_only_the_first_is_remembered() {
         let mut outline = Outline::default();
         let first = came(&mut outline, "first").expect("there is room");
-        outline.by_hash.insert(FxBuildHasher.hash_one(b"\"second\":".as_slice()), first);
+        let hash = outline.hasher.hash_one(b"\"second\":".as_slice());
+        outline.by_hash.insert(hash, first);
         assert_eq!(foreseen(&mut outline, &["second", "first"]), [false, true]);
         assert_eq!(came(&mut outline, "second"), None);
         assert_eq!(came(&mut outline, "first"), Some(first));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use hashbrown::HashMap;
 
 use super::value::{AttributeLimits, Attributes, find_text};
 use super::wire::{Fields, Place};
@@ -34,7 +34,7 @@ pub(super) struct Resources {
     by_instance: bool,
     /// Where this listens, for labels.
     address: String,
-    known: FxHashMap<Box<[u8]>, Sender>,
+    known: HashMap<Box<[u8]>, Sender>,
     /// When they were looked at; in another one sources may have given their places to others.
     epoch: u32,
 }
@@ -65,7 +65,7 @@ impl Resources {
             own: lane,
             by_instance,
             address: address.to_owned(),
-            known: FxHashMap::default(),
+            known: HashMap::default(),
             epoch: lanes.epoch(),
         })
     }

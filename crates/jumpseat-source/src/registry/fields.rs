@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
+use hashbrown::HashMap;
 use pcp_event::filter::FieldResolver;
-use rustc_hash::FxHashMap;
 
 use super::definition::Definition;
 use super::leaf::{type_of_word, type_word};
@@ -109,7 +109,7 @@ pub enum FieldRef {
 #[derive(Debug)]
 pub(crate) struct FieldCache {
     registry: Arc<Registry>,
-    known: FxHashMap<Box<[u8]>, Known>,
+    known: HashMap<Box<[u8]>, Known>,
     /// When there were too many spellings, and those of fields that nobody uses any more were left out.
     swept: u32,
 }
@@ -139,7 +139,7 @@ impl Default for FieldMemo {
 impl FieldCache {
     /// An empty cache in front of `registry`.
     pub(crate) fn new(registry: Arc<Registry>) -> FieldCache {
-        FieldCache { registry, known: FxHashMap::default(), swept: 0 }
+        FieldCache { registry, known: HashMap::default(), swept: 0 }
     }
 
     /// The metric of a field. `name` is UTF-8 (anything else is read lossily).

@@ -7,7 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
-use rustc_hash::{FxHashMap, FxHashSet};
+use hashbrown::HashSet;
+use rustc_hash::FxHashMap;
 
 use super::config::{RegistryConfig, RegistryError};
 use super::definition::Definition;
@@ -63,7 +64,7 @@ struct Table<T> {
     announced: FxHashMap<Inst, T>,
     announce: Sender<Definition>,
     /// Names that have no id yet, and a place all the same.
-    reserved: FxHashSet<String>,
+    reserved: HashSet<String>,
     taken: Taken,
     /// When names were used.
     uses: Uses,
@@ -108,7 +109,7 @@ impl<K: Kind> Names<K> {
             ids,
             announced: FxHashMap::default(),
             announce: announce.clone(),
-            reserved: FxHashSet::default(),
+            reserved: HashSet::default(),
             taken: Taken::default(),
             uses: Uses::new(config.recycle_after),
             is_unsaved: false,

@@ -21,12 +21,12 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::hash::Hasher as _;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::rc::Rc;
 
-use hashbrown::HashTable;
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use jumpseat_wire::series::escape;
-use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use rustc_hash::{FxHashSet, FxHasher};
 
 use super::config::ScrapeConfig;
 use super::exposition::{self, Exemplar, Format, Lines, Meta, Tail, Wrong, is_meta, series_end};
@@ -70,6 +70,8 @@ pub struct Known {
     entries: Vec<Entry>,
     /// Entries by their keys.
     index: HashTable<u32>,
+    /// With a key of its own: those of the entries are the target's.
+    hasher: DefaultHashBuilder,
     /// Of an answer before, whose families were others.
     stale: Vec<SeriesId>,
     /// What the families of the last answer were.
@@ -115,8 +117,8 @@ pub(super) struct Pass<'a> {
     format: Format,
     lines: Lines<'a>,
     /// What the answer says of its families, once that is needed.
-    families: Option<FxHashMap<&'a [u8], Family<'a>>>,
-    shapes: FxHashMap<&'a str, Result<Shape<'a>, Refusal>>,
+    families: Option<HashMap<&'a [u8], Family<'a>>>,
+    shapes: HashMap<&'a str, Result<Shape<'a>, Refusal>>,
     /// The entry that is expected next.
     cursor: usize,
     /// Entries that were seen.
@@ -212,6 +214,7 @@ impl Known {
             owner,
             entries: Vec::new(),
             index: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
             stale: Vec::new(),
             families: 0,
             epoch: 0,
@@ -260,7 +263,7 @@ impl Known {
             format,
             lines: Lines::of(body),
             families: None,
-            shapes: FxHashMap::default(),
+            shapes: HashMap::default(),
             cursor: 0,
             seen: 0,
             in_vain: 0,
@@ -303,7 +306,8 @@ impl Known {
     }
 
     fn find(&self, key: &[u8]) -> Option<usize> {
-        let found = self.index.find(hash(key), |at| *self.entries[*at as usize].key == *key)?;
+        let found =
+            self.index.find(self.hasher.hash_one(key), |at| *self.entries[*at as usize].key == *key)?;
         Some(*found as usize)
     }
 
@@ -311,9 +315,10 @@ impl Known {
         let at = self.entries.len();
         self.bytes += entry.key.len() + ENTRY;
         self.count(|count| count + 1);
-        let entries = &self.entries;
-        self.index.insert_unique(hash(&entry.key), at as u32, |at| hash(&entries[*at as usize].key));
-        self.entries.push(entry);
+        let Known { entries, index, hasher, .. } = self;
+        let hash = |key: &[u8]| hasher.hash_one(key);
+        index.insert_unique(hash(&entry.key), at as u32, |at| hash(&entries[*at as usize].key));
+        entries.push(entry);
         at
     }
 
@@ -334,10 +339,11 @@ impl Known {
         gone.iter().filter(|series| !there.contains(series)).for_each(|series| session.forget(*series));
         self.count(|count| count.saturating_sub(before - self.entries.len()));
         self.bytes = self.entries.iter().map(|entry| entry.key.len() + ENTRY).sum();
-        let entries = &self.entries;
-        self.index.clear();
+        let Known { entries, index, hasher, .. } = self;
+        let hash = |key: &[u8]| hasher.hash_one(key);
+        index.clear();
         for (at, entry) in entries.iter().enumerate() {
-            self.index.insert_unique(hash(&entry.key), at as u32, |at| hash(&entries[*at as usize].key));
+            index.insert_unique(hash(&entry.key), at as u32, |at| hash(&entries[*at as usize].key));
         }
     }
 }
@@ -662,8 +668,8 @@ fn fingerprint(body: &[u8]) -> u64 {
     metas.fold(1, |sum, line| sum.wrapping_add(hash(line) | 1))
 }
 
-fn families(body: &[u8], format: Format) -> FxHashMap<&[u8], Family<'_>> {
-    let mut families: FxHashMap<&[u8], Family<'_>> = FxHashMap::default();
+fn families(body: &[u8], format: Format) -> HashMap<&[u8], Family<'_>> {
+    let mut families: HashMap<&[u8], Family<'_>> = HashMap::default();
     for line in Lines::of(body).filter(|line| is_meta(line)) {
         match Meta::read(line, format) {
             Ok(Meta::Type { name, kind }) => families.entry(name).or_default().kind = kind,

@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use rustc_hash::FxHashMap;
+use hashbrown::HashMap;
 
 pub use config::TailConfig;
 use trace::{Limits, Trace, Verdict};
@@ -346,7 +346,7 @@ impl Tail {
 /// Some of the traces.
 #[derive(Debug, Default)]
 struct Shard {
-    traces: FxHashMap<TraceKey, Trace>,
+    traces: HashMap<TraceKey, Trace>,
     /// All of them, about in the order in which they came.
     order: VecDeque<TraceKey>,
 }

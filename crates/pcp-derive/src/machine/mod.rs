@@ -16,7 +16,7 @@ pub(crate) mod pool;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use hashbrown::HashMap;
 
 use self::lists::Lists;
 use self::pool::Pool;
@@ -165,7 +165,7 @@ static NO_VALUES: Column = Column::NONE;
 pub(super) struct Machine {
     slots: Vec<Slot>,
     free: Vec<SlotId>,
-    known: FxHashMap<Operation, SlotId>,
+    known: HashMap<Operation, SlotId>,
     fetch: u64,
     /// The result that was given out last.
     given: Option<SlotId>,

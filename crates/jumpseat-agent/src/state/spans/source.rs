@@ -1,5 +1,6 @@
 //! The open spans of one source.
 
+use hashbrown::HashMap;
 use rustc_hash::FxHashMap;
 
 use super::arrivals::Arrivals;
@@ -15,7 +16,7 @@ pub struct SourceSpans {
     /// Spans that ended before they began, by their times.
     pub backwards: u64,
     /// Instances of names as events have them, so that a name is tidied and looked up once.
-    pub(super) spellings: FxHashMap<Box<[u8]>, Inst>,
+    pub(super) spellings: HashMap<Box<[u8]>, Inst>,
     /// By id, in the order in which their STARTs came.
     pub(super) open: Arrivals<OpenSpan>,
     /// ENDs that wait for their START, by id, in the order in which they came.

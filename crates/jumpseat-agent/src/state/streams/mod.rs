@@ -12,6 +12,7 @@ mod starts;
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use hashbrown::HashMap;
 use rustc_hash::FxHashMap;
 
 use pcp_event::ArrayKind;
@@ -124,7 +125,7 @@ pub(crate) struct Streams {
     refused: u64,
     /// Places of streams that are not open yet.
     starts: usize,
-    filters: FxHashMap<Arc<str>, Weak<Stored>>,
+    filters: HashMap<Arc<str>, Weak<Stored>>,
     streams_fill: Fill,
     filters_fill: Fill,
 }
@@ -164,7 +165,7 @@ impl Default for Streams {
             shown: 0,
             refused: 0,
             starts: 0,
-            filters: FxHashMap::default(),
+            filters: HashMap::default(),
             streams_fill: Fill::default(),
             filters_fill: Fill::default(),
         }

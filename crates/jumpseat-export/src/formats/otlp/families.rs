@@ -9,6 +9,7 @@
 //!
 //! **Cost:** a number of a series that is known is its attributes, copied, and some thirty bytes; a histogram allocates its buckets.
 
+use hashbrown::HashMap;
 use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::metrics;
 use opentelemetry_proto::tonic::metrics::v1::exemplar;
@@ -21,7 +22,6 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use pcp_client::ValuesRef;
 use pcp_model::{Number, Timestamp};
 use prost::Message as _;
-use rustc_hash::FxHashMap;
 use serde_json::Value as Json;
 
 use super::attribute::{attribute, json, overlay, text};
@@ -51,7 +51,7 @@ struct Groups {
     /// The attributes of whoever has no resource of its own.
     host: Vec<KeyValue>,
     all: Vec<Group>,
-    by_origin: FxHashMap<(Vec<u8>, Vec<u8>), usize>,
+    by_origin: HashMap<(Vec<u8>, Vec<u8>), usize>,
     /// By the numbers of the series.
     series: Vec<Option<Sent>>,
     generation: u64,
@@ -96,7 +96,7 @@ impl Families {
             kinds: pushed.families.iter().map(|family| family.kind).collect(),
             host: host.to_vec(),
             all: Vec::new(),
-            by_origin: FxHashMap::default(),
+            by_origin: HashMap::default(),
             series: Vec::new(),
             generation: 0,
             points: 0,
@@ -441,7 +441,7 @@ mod tests {
             kinds: vec![Kind::Gauge],
             host: Vec::new(),
             all: Vec::new(),
-            by_origin: FxHashMap::default(),
+            by_origin: HashMap::default(),
             series: Vec::new(),
             generation: 0,
             points: 0,

@@ -14,6 +14,7 @@
 //! **Cost:** a point of a series that is known is its attributes, copied, and some thirty bytes; nothing is allocated once the
 //! buffers have grown. What is known of a series was asked for once.
 
+use hashbrown::HashMap;
 use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use pcp_client::ValuesRef;
@@ -21,7 +22,6 @@ use pcp_model::{Desc, InDom, Inst, Label, LabelFlags, Number, Semantics, Timesta
 use pcp_pdu::TypedRef;
 use prost::Message as _;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
-use rustc_hash::FxHashMap;
 
 use super::attribute::{label, overlay, text};
 use super::families::Families;
@@ -60,7 +60,7 @@ struct Outgoing {
     head: Vec<u8>,
     /// Labels of all its series.
     common: Vec<KeyValue>,
-    series: FxHashMap<Inst, Series>,
+    series: HashMap<Inst, Series>,
     /// The instances are those of this version of their domain.
     version: u64,
     /// `data_points`, encoded.
@@ -261,7 +261,7 @@ impl Outgoing {
             false => source.labels.of_metric(&mut source.context, &desc),
         };
         let common: Vec<KeyValue> = labels.iter().map(label).filter(|label| !host.contains(label)).collect();
-        Outgoing { desc, head, common, series: FxHashMap::default(), version: 0, points: Vec::new() }
+        Outgoing { desc, head, common, series: HashMap::default(), version: 0, points: Vec::new() }
     }
 
     /// The field of `Metric` with its data, and what stands behind the points there.

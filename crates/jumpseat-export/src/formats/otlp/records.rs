@@ -17,6 +17,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use jumpseat_wire::severity::Severity;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -30,7 +31,6 @@ use pcp_event::EventFlags;
 use pcp_model::{Inst, Label, LabelFlags, PM_IN_NULL, Pmid, Timestamp, Value};
 use pcp_pdu::TypedRef;
 use prost::Message as _;
-use rustc_hash::FxHashMap;
 
 use super::attribute::{any, attribute, label, overlay, text};
 use super::points::{instance_labels, nanos};
@@ -88,9 +88,9 @@ pub mod own {
 pub(super) struct Records {
     host: Vec<KeyValue>,
     /// What senders call the fields.
-    names: FxHashMap<Pmid, Arc<str>>,
+    names: HashMap<Pmid, Arc<str>>,
     /// Who the records of a metric's instance are of, in the version of its domain.
-    senders: FxHashMap<(usize, Inst), (u64, Arc<Sender>)>,
+    senders: HashMap<(usize, Inst), (u64, Arc<Sender>)>,
     open: Open,
     spans: Grouped<Span>,
     logs: Grouped<LogRecord>,
@@ -382,7 +382,7 @@ type Key = ((usize, Inst), String);
 /// The spans that have begun.
 #[derive(Default)]
 struct Open {
-    spans: FxHashMap<Key, Begun>,
+    spans: HashMap<Key, Begun>,
     /// In the order in which they began; those that ended are among them until they are in front.
     order: VecDeque<(u64, Key)>,
     /// That of the next one.

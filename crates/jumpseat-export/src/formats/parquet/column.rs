@@ -10,8 +10,8 @@ use arrow_array::{
     UInt64Array, types::Int32Type,
 };
 use arrow_schema::DataType;
+use hashbrown::HashMap;
 use pcp_model::{Number, ValueType};
-use rustc_hash::FxHashMap;
 
 use super::stage::{OfBits, Stage};
 
@@ -46,7 +46,7 @@ enum Values {
 #[derive(Debug, Default)]
 struct Words {
     texts: Vec<String>,
-    places: FxHashMap<String, i32>,
+    places: HashMap<String, i32>,
 }
 
 impl Words {

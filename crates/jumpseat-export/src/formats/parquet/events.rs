@@ -13,15 +13,15 @@
 //!
 //! **Cost:** of a field, a look-up of its column and one of its text among those that the column has.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use hashbrown::HashMap;
 use jumpseat_tools::{Emphasis, complain};
 use pcp_event::{EventFlags, Param};
 use pcp_model::{Inst, Number, Pmid, Timestamp, ValueType};
-use rustc_hash::FxHashMap;
 
 use super::column::{Column, data_type, words_type};
 use super::table::{micros, time_type, times};
@@ -55,7 +55,7 @@ pub(super) struct Rows {
     /// All but the times.
     fields: Vec<Field>,
     columns: Vec<Column>,
-    places: FxHashMap<Pmid, usize>,
+    places: HashMap<Pmid, usize>,
     /// How many columns are no fields.
     base: usize,
     /// Where further fields go, once there are any.
@@ -67,7 +67,7 @@ pub(super) struct Rows {
 pub(super) struct Events {
     pub records: Rows,
     pub spans: Rows,
-    open: FxHashMap<(Inst, Vec<u8>), Begun>,
+    open: HashMap<(Inst, Vec<u8>), Begun>,
     /// Spans that could not be waited for.
     passed_over: u64,
 }
@@ -109,7 +109,7 @@ impl Events {
         Events {
             records: Rows::new(metric, common.iter().cloned().chain(of_records), records),
             spans: Rows::new(&format!("{metric}.spans"), common.into_iter().chain(of_spans), spans),
-            open: FxHashMap::default(),
+            open: HashMap::default(),
             passed_over: 0,
         }
     }
@@ -208,7 +208,7 @@ impl Rows {
             base: fields.len(),
             fields,
             columns,
-            places: FxHashMap::default(),
+            places: HashMap::default(),
             other: None,
             schema: None,
         }
@@ -278,7 +278,7 @@ impl Rows {
             Cell::Text(_) => ValueType::String,
             Cell::Bytes(_) => ValueType::Aggregate,
         };
-        let mut about = HashMap::from([
+        let mut about = BTreeMap::from([
             ("pcp.metric".to_owned(), metric.to_string()),
             ("pcp.type".to_owned(), value_type.name().to_owned()),
         ]);

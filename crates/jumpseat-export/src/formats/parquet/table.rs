@@ -15,10 +15,10 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, TimestampMicrosecondArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use hashbrown::HashMap;
 use pcp_client::ValuesRef;
 use pcp_model::{Desc, InDom, Inst, Timestamp, ValueType};
 use pcp_pdu::{TypedRef, ValueRef};
-use rustc_hash::FxHashMap;
 
 use super::column::{Column, data_type, words_type};
 use super::rows::Rows;
@@ -62,7 +62,7 @@ struct Group {
     instances: Vec<Inst>,
     first: usize,
     /// The rows of all instances, looked for only when one is not where it was in the metric before.
-    places: FxHashMap<Inst, usize>,
+    places: HashMap<Inst, usize>,
 }
 
 /// The type of times.
@@ -196,7 +196,7 @@ impl Table {
             return (place, false);
         }
         let (instances, first) = (Vec::with_capacity(room), self.times.len());
-        self.groups.push(Group { indom, instances, first, places: FxHashMap::default() });
+        self.groups.push(Group { indom, instances, first, places: HashMap::default() });
         (self.groups.len() - 1, true)
     }
 

@@ -22,11 +22,11 @@ use std::thread::{JoinHandle, available_parallelism};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
+use hashbrown::HashMap;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
-use rustc_hash::FxHashMap;
 
 use super::meeting::{Meeting, Member};
 use super::rows::Rows;
@@ -70,7 +70,7 @@ impl Bounds {
 pub(super) struct Writer {
     encoders: Vec<Encoder>,
     /// Which of them has a table.
-    tables: FxHashMap<Arc<str>, usize>,
+    tables: HashMap<Arc<str>, usize>,
     room: Arc<Room>,
 }
 
@@ -108,7 +108,7 @@ impl Writer {
     ) -> Writer {
         let number = bounds.threads.max(1);
         let meeting = Meeting::of(number);
-        let mut tables = FxHashMap::default();
+        let mut tables = HashMap::default();
         let mut of_each: Vec<Vec<Staged>> = (0..number).map(|_| Vec::new()).collect();
         // In turns: tables that come one after the other are about as long.
         for (turn, staged) in (0..number).cycle().zip(staged) {

@@ -12,7 +12,7 @@ struct Bench {
     batches: Batches,
     known: Known,
     metrics: Vec<Arc<MetricMeaning>>,
-    names: FxHashMap<(u32, i32), String>,
+    names: HashMap<(u32, i32), String>,
     /// By slot: metric, instance, value.
     values: BTreeMap<u32, (String, String, String)>,
     /// How often a series was made.
@@ -31,7 +31,7 @@ impl Bench {
             batches,
             known: Known::new(owner),
             metrics: Vec::new(),
-            names: FxHashMap::default(),
+            names: HashMap::default(),
             values: BTreeMap::new(),
             made: 0,
         }

@@ -9,9 +9,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
+use hashbrown::HashMap;
 use pcp_archive::{Archive, Glance};
 use pcp_model::Timestamp;
-use rustc_hash::FxHashMap;
 
 use super::super::library::Library;
 use super::cache::Cache;
@@ -78,11 +78,11 @@ pub(super) struct Builder {
     shared: Arc<Shared>,
     cache: Arc<Cache>,
     /// The metadata that the index is of.
-    stamps: FxHashMap<PathBuf, Stamp>,
+    stamps: HashMap<PathBuf, Stamp>,
     /// Archives that cannot be read, until they change.
-    bad: FxHashMap<PathBuf, Glance>,
+    bad: HashMap<PathBuf, Glance>,
     /// Archives that have grown, and when that was seen last.
-    growing: FxHashMap<PathBuf, Instant>,
+    growing: HashMap<PathBuf, Instant>,
     progress: Progress,
 }
 
@@ -92,9 +92,9 @@ impl Builder {
             library,
             shared,
             cache: Arc::new(cache),
-            stamps: FxHashMap::default(),
-            bad: FxHashMap::default(),
-            growing: FxHashMap::default(),
+            stamps: HashMap::default(),
+            bad: HashMap::default(),
+            growing: HashMap::default(),
             progress: Progress::default(),
         }
     }

@@ -10,10 +10,10 @@
 //!
 //! **Cost:** one walk over the metadata; in memory about the size of what is different in it.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use hashbrown::HashMap;
 use pcp_archive::{Archive, ArchiveError, Glance};
 use pcp_model::{
     Desc, InDom, Inst, Label, LabelFlags, LabelSet, PM_IN_NULL, Pmid, Semantics, Timestamp, Units, ValueType,

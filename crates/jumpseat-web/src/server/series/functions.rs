@@ -1,7 +1,7 @@
 //! Functions and operators (`docs/pcp/webapi.md` 13): of values that were selected, or of none at all, to know what an expression gives.
 
+use hashbrown::HashMap;
 use pcp_model::{Conversion, InDom, Number, Semantics, Units, UnitsVocabulary, ValueType};
-use rustc_hash::FxHashMap;
 
 use super::language::{Expr, Function, Operator, QueryError, Selector};
 use super::values::{Datum, Of, Point, Sample, Values};
@@ -117,7 +117,7 @@ fn rate(mut values: Values) -> Result<Values> {
     values.desc.units = by_time(units)
         .ok_or_else(|| QueryError(format!("'{}': units {units} have no rate\n", values.name)))?;
     let mut rates = Vec::with_capacity(values.samples.len().saturating_sub(1));
-    let mut before: FxHashMap<Of, f64> = FxHashMap::default();
+    let mut before: HashMap<Of, f64> = HashMap::default();
     let mut before_time: Option<i64> = None;
     for sample in &values.samples {
         if let Some(time) = before_time {
@@ -175,7 +175,7 @@ fn grouped(mut values: Values, by_sample: bool, take: impl Fn(Vec<Point>) -> Vec
         return Ok(values);
     }
     // In the order in which instances come first.
-    let mut places: FxHashMap<Of, usize> = FxHashMap::default();
+    let mut places: HashMap<Of, usize> = HashMap::default();
     let mut groups: Vec<Vec<Point>> = Vec::new();
     for point in samples.into_iter().flat_map(|sample| sample.points) {
         let place = *places.entry(point.of).or_insert(groups.len());
@@ -290,7 +290,7 @@ fn pair(operator: Operator, mut left: Values, mut right: Values) -> Result<Value
     };
     let mut out = Vec::with_capacity(samples.len());
     for (one, other) in samples {
-        let known: FxHashMap<(bool, Option<Id>), &Datum> = other
+        let known: HashMap<(bool, Option<Id>), &Datum> = other
             .points
             .iter()
             .map(|point| ((point.of == Of::Together, instance(point.of, &right)), &point.datum))
@@ -313,7 +313,7 @@ fn paired<'a>(left: &'a [Sample], right: &'a [Sample]) -> Vec<(&'a Sample, &'a S
     if left.len() == right.len() {
         return left.iter().zip(right).collect();
     }
-    let times: FxHashMap<i64, &Sample> = right.iter().map(|sample| (sample.time, sample)).collect();
+    let times: HashMap<i64, &Sample> = right.iter().map(|sample| (sample.time, sample)).collect();
     left.iter().filter_map(|sample| Some((sample, *times.get(&sample.time)?))).collect()
 }
 

@@ -11,14 +11,14 @@
 //! **Cost:** an archive whose metadata is like that of another one of its host costs its name; 12 bytes a metric and 8 an
 //! instance where it differs. Series and instances cost some 100 bytes, once.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hashbrown::{HashMap, HashSet};
 use pcp_archive::Glance;
 use pcp_model::{Desc, InDom, Inst, Pmid, Timestamp};
-use rustc_hash::FxHashMap;
 
 use super::facts::{Facts, Ids, Labels};
 use crate::server::identity::{Id, object};
@@ -31,15 +31,15 @@ const MAX_ROWS: usize = 4_000_000;
 pub(super) struct Index {
     names: Names,
     labels: Vec<LabelRow>,
-    label_numbers: FxHashMap<Box<str>, u32>,
+    label_numbers: HashMap<Box<str>, u32>,
     series: Vec<Series>,
-    series_numbers: FxHashMap<Id, u32>,
-    by_name: FxHashMap<u32, Vec<u32>>,
+    series_numbers: HashMap<Id, u32>,
+    by_name: HashMap<u32, Vec<u32>>,
     instances: Vec<InstanceRow>,
-    instance_numbers: FxHashMap<Id, u32>,
+    instance_numbers: HashMap<Id, u32>,
     sources: Vec<Source>,
-    source_numbers: FxHashMap<Id, u32>,
-    archives: FxHashMap<PathBuf, Entry>,
+    source_numbers: HashMap<Id, u32>,
+    archives: HashMap<PathBuf, Entry>,
     /// Slices that archives share.
     metric_slices: HashSet<Arc<[MetricAt]>>,
     instance_slices: HashSet<Arc<[InstanceAt]>>,
@@ -119,7 +119,7 @@ pub(super) struct InstanceAt {
 #[derive(Debug, Default)]
 struct Names {
     all: Vec<Arc<str>>,
-    numbers: FxHashMap<Arc<str>, u32>,
+    numbers: HashMap<Arc<str>, u32>,
 }
 
 /// Building.

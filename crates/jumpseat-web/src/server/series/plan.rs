@@ -1,12 +1,11 @@
 //! What is to be read for a series: which archives, and what its values are of. Taken out of the index, so that nothing of the index is
 //! held while a disk is waited for.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use pcp_model::{Desc, InDom, Inst, Pmid, Timestamp};
-use rustc_hash::FxHashMap;
 
 use super::index::{Entry, Index, InstanceAt, MetricAt};
 use super::remembered::Derived;
@@ -49,7 +48,7 @@ pub(super) enum What {
 
 /// What an instance's number means.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Instances(FxHashMap<Inst, Named>);
+pub(super) struct Instances(HashMap<Inst, Named>);
 
 #[derive(Clone, Debug)]
 enum Named {
@@ -70,7 +69,7 @@ pub(super) struct Planner<'a> {
 struct Table {
     ids: Arc<[Id]>,
     /// By where the slice of an archive is: archives share them.
-    slices: FxHashMap<usize, Arc<Instances>>,
+    slices: HashMap<usize, Arc<Instances>>,
 }
 
 impl<'a> Planner<'a> {
@@ -130,7 +129,7 @@ impl<'a> Planner<'a> {
         }
         let index = self.index;
         let make = |(source, indoms): &(u32, Vec<InDom>)| {
-            let (mut places, mut slices) = (Places::default(), FxHashMap::default());
+            let (mut places, mut slices) = (Places::default(), HashMap::default());
             let archives = index.source_at(*source).archives.iter();
             let entries = archives.filter_map(|name| index.archive(name));
             for slice in entries.flat_map(|entry| indoms.iter().filter_map(|indom| entry.instances(*indom))) {
@@ -182,12 +181,12 @@ impl Instances {
 #[derive(Default)]
 struct Places {
     ids: Vec<Id>,
-    known: FxHashMap<u32, u32>,
+    known: HashMap<u32, u32>,
 }
 
 impl Places {
     fn of(&mut self, index: &Index, slice: &[InstanceAt]) -> Arc<Instances> {
-        let mut named: FxHashMap<Inst, Named> = FxHashMap::default();
+        let mut named: HashMap<Inst, Named> = HashMap::default();
         for same in slice.chunk_by(|one, other| one.inst == other.inst) {
             let mut places = same.iter().map(|instance| self.place(index, instance.row));
             let all = match same {

@@ -17,11 +17,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use hashbrown::HashMap;
 use pcp_archive::{Archive, ArchiveError, Direction, Place, Record, Records, Step};
 use pcp_client::{ClientError, Context, Fetched, Mode};
 use pcp_model::{Inst, PmError, Pmid, Timestamp, ValueType};
 use pcp_pdu::{SetRef, TypedRef};
-use rustc_hash::FxHashMap;
 
 use super::language::Window;
 use super::plan::{Part, Plan, What};
@@ -228,7 +228,7 @@ impl Walk<'_> {
         let mut archive = Records::open(name)?;
         // With metadata, once it is needed.
         let mut described: Option<Archive> = None;
-        let mut by_pmid: FxHashMap<Pmid, Metric<'_>> = FxHashMap::default();
+        let mut by_pmid: HashMap<Pmid, Metric<'_>> = HashMap::default();
         for (number, part) in wanted {
             let What::Recorded(pmid) = part.metric else { continue };
             let kind = self.plans[*number].desc.value_type;
@@ -290,7 +290,7 @@ impl Walk<'_> {
                     Some(described) => described,
                     none => none.insert(Archive::open(&name.to_string_lossy())?),
                 };
-                let names: FxHashMap<Inst, String> = described
+                let names: HashMap<Inst, String> = described
                     .instances(part.indom, time)
                     .map(|all| {
                         all.map(|(inst, name)| (inst, String::from_utf8_lossy(name).into_owned())).collect()

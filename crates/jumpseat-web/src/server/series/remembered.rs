@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use hashbrown::HashMap;
 use pcp_model::Desc;
-use rustc_hash::FxHashMap;
 
 use super::language::Expr;
 use crate::server::identity::Id;
@@ -22,7 +22,7 @@ pub(super) struct Remembered(Mutex<All>);
 #[derive(Debug, Default)]
 struct All {
     /// With the number of the insertion.
-    by_id: FxHashMap<Id, (u64, Arc<Known>)>,
+    by_id: HashMap<Id, (u64, Arc<Known>)>,
     /// Insertions, oldest first. Of what was inserted again, only the last counts.
     order: VecDeque<(u64, Id)>,
     inserted: u64,

@@ -2,12 +2,10 @@
 //!
 //! **Cost:** each condition looks at each name, label or instance once, whatever number of series has it.
 
-use std::collections::HashMap;
-
+use hashbrown::HashMap;
 use pcp_derive::Pattern;
 use pcp_model::InDom;
 use regex::Regex;
-use rustc_hash::FxHashMap;
 
 use super::index::Index;
 use super::language::{Condition, Join, Key, Metric, Op, QueryError, Selector, Value};
@@ -89,7 +87,7 @@ struct Test<'a> {
     pattern: Option<Texts>,
     number: Option<f64>,
     /// By number of a name, a row of labels, or a source.
-    known: FxHashMap<u32, bool>,
+    known: HashMap<u32, bool>,
     /// By source and instance domain.
     known_of_indom: HashMap<(u32, InDom), bool>,
 }
@@ -130,7 +128,7 @@ impl<'a> Test<'a> {
             is_bare,
             pattern,
             number: text.parse().ok(),
-            known: FxHashMap::default(),
+            known: HashMap::default(),
             known_of_indom: HashMap::new(),
         })
     }
