@@ -9,6 +9,7 @@
 //!
 //! **Cost:** 2 ns for a name that was expected, a hash and a look-up for any other.
 
+use std::fmt::{self, Debug, Formatter};
 use std::hash::BuildHasher;
 
 use hashbrown::DefaultHashBuilder;
@@ -44,7 +45,7 @@ pub struct MemberId(u32);
 const NONE: MemberId = MemberId(u32::MAX);
 
 /// The names of members.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Outline {
     members: Vec<Member>,
     /// By the hash of a name, with a key of its own: names are the senders'.
@@ -76,6 +77,13 @@ pub(super) struct Found {
     pub meaning: Meaning,
     /// Of the name with its quotes and the colon.
     pub len: usize,
+}
+
+/// Without the key of the hashes.
+impl Debug for Outline {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outline").field("members", &self.members).finish_non_exhaustive()
+    }
 }
 
 impl Default for Outline {

@@ -61,10 +61,8 @@ impl Rfc3339 {
         let year = two(&date[0..2])? * 100 + two(&date[2..4])?;
         let (month, day) = (two(&date[5..7])?, two(&date[8..10])?);
         let (hour, minute, second) = (two(&clock[0..2])?, two(&clock[3..5])?, two(&clock[6..8])?);
-        let date_ok = (1..=12).contains(&month) && (1..=days_in_month(year, month)).contains(&day);
-        if !date_ok || hour > 23 || minute > 59 || second > 60 {
-            return Err("a time with a part out of its range");
-        }
+        let utc = utc((year, month, day), (hour, minute, second));
+        let utc = utc.ok_or("a time with a part out of its range")?;
 
         let mut rest = &text[19..];
         let mut nsec = 0u32;
@@ -90,10 +88,21 @@ impl Rfc3339 {
             b"" => None,
             _ => return Err(BAD_DATE),
         };
-        // A leap second, 60, so becomes the second after it.
-        let utc = days_since_epoch(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
         Ok(Rfc3339 { utc, nsec, offset })
     }
+}
+
+/// Seconds since the epoch of a date, from year 0 on, and a time of day in UTC. A leap second, 60, is the second after it. `None`: a part is
+/// out of its range.
+#[inline]
+pub(crate) fn utc(
+    (year, month, day): (i64, i64, i64),
+    (hour, minute, second): (i64, i64, i64),
+) -> Option<i64> {
+    let is_date = (1..=12).contains(&month) && (1..=days_in_month(year, month)).contains(&day);
+    let is_clock = (0..=23).contains(&hour) && (0..=59).contains(&minute) && (0..=60).contains(&second);
+    let seconds = || days_since_epoch(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
+    (is_date && is_clock).then(seconds)
 }
 
 /// Most digits of a number, so that it and its nanoseconds fit 128 bits.

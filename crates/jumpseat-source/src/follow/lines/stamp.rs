@@ -29,6 +29,9 @@ pub(super) struct Parts {
 /// Scans a time. Gives it with its length; what is behind it is no letter and no digit.
 #[inline]
 pub(super) fn scan(text: &[u8]) -> Option<(Parts, usize)> {
+    if let Some(parts) = request(text) {
+        return Some((parts, REQUEST));
+    }
     let mut cursor = Cursor { text, at: 0 };
     let parts = match text.get(..5)? {
         [b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', separator @ (b'-' | b'/')] => {
@@ -46,6 +49,66 @@ pub(super) fn scan(text: &[u8]) -> Option<(Parts, usize)> {
     }?;
     let ends = cursor.peek().is_none_or(|byte| !byte.is_ascii_alphanumeric());
     ends.then_some((parts, cursor.at))
+}
+
+/// Length of a request's time.
+pub(super) const REQUEST: usize = "22/Nov/2026:16:00:00 +0000".len();
+
+/// `22/Nov/2026:22:30:01 +0000`, as web servers write it for each request: without a step for each of its parts. What is not just so is
+/// for the others to tell.
+#[inline]
+fn request(text: &[u8]) -> Option<Parts> {
+    let (time, behind) = text.split_first_chunk::<REQUEST>()?;
+    let &[
+        d1,
+        d2,
+        b'/',
+        m1,
+        m2,
+        m3,
+        b'/',
+        y1,
+        y2,
+        y3,
+        y4,
+        b':',
+        h1,
+        h2,
+        b':',
+        i1,
+        i2,
+        b':',
+        s1,
+        s2,
+        b' ',
+        sign @ (b'+' | b'-'),
+        z1,
+        z2,
+        z3,
+        z4,
+    ] = time
+    else {
+        return None;
+    };
+    let digits = [d1, d2, y1, y2, y3, y4, h1, h2, i1, i2, s1, s2, z1, z2, z3, z4];
+    let month = MONTHS.iter().position(|month| **month == [m1, m2, m3])?;
+    let are_digits = digits.iter().fold(true, |are, digit| are & digit.is_ascii_digit());
+    if !are_digits || behind.first().is_some_and(u8::is_ascii_alphanumeric) {
+        return None;
+    }
+    let two = |tens: u8, ones: u8| i16::from(tens - b'0') * 10 + i16::from(ones - b'0');
+    let (hours, minutes) = (i32::from(two(z1, z2)), i32::from(two(z3, z4)));
+    let offset = (hours < 24 && minutes < 60).then_some(hours * 3600 + minutes * 60)?;
+    Some(Parts {
+        year: Some(two(y1, y2) * 100 + two(y3, y4)),
+        month: month as i8 + 1,
+        day: two(d1, d2) as i8,
+        hour: two(h1, h2) as i8,
+        minute: two(i1, i2) as i8,
+        second: two(s1, s2) as i8,
+        nanos: 0,
+        offset: Some(if sign == b'-' { -offset } else { offset }),
+    })
 }
 
 /// The time of day `22:30:01.5` behind a date: what klog writes, too.
@@ -223,5 +286,47 @@ impl Cursor<'_> {
 
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The same as a cursor finds it, step by step.
+    fn step_by_step(text: &[u8]) -> Option<(Parts, usize)> {
+        let mut cursor = Cursor { text, at: 0 };
+        let parts = cursor.day_first(*text.get(2)?)?;
+        let ends = cursor.peek().is_none_or(|byte| !byte.is_ascii_alphanumeric());
+        ends.then_some((parts, cursor.at))
+    }
+
+    proptest! {
+        #[test]
+        fn times_of_requests_are_what_they_are_step_by_step(
+            digits in prop::array::uniform16(0_u8..10),
+            month in 0_usize..12,
+            is_ahead in any::<bool>(),
+            behind in "[] 7aZ.]?[x5 ]?",
+            other in prop::option::weighted(0.5, (0_usize..26, any::<u8>())),
+        ) {
+            let [d1, d2, y1, y2, y3, y4, h1, h2, i1, i2, s1, s2, z1, z2, z3, z4] = digits;
+            let month = std::str::from_utf8(MONTHS[month]).expect("a word");
+            let sign = if is_ahead { '+' } else { '-' };
+            let mut text = format!(
+                "{d1}{d2}/{month}/{y1}{y2}{y3}{y4}:{h1}{h2}:{i1}{i2}:{s1}{s2} {sign}{z1}{z2}{z3}{z4}{behind}"
+            )
+            .into_bytes();
+            if let Some((at, byte)) = other {
+                text[at] = byte;
+            }
+            if let Some(parts) = request(&text) {
+                prop_assert_eq!(Some((parts, REQUEST)), step_by_step(&text));
+            } else if other.is_none() && text.get(REQUEST).is_none_or(|byte| !byte.is_ascii_alphanumeric()) {
+                prop_assert!(10 * z1 + z2 > 23 || z3 > 5, "a whole one is found");
+            }
+        }
     }
 }

@@ -9,7 +9,7 @@ use jiff::civil::DateTime;
 use jiff::fmt::strtime::BrokenDownTime;
 use jiff::tz::TimeZone;
 
-use super::stamp::{self, Parts};
+use super::stamp::{self, Parts, REQUEST};
 use crate::ndjson::time;
 use pcp_model::Timestamp;
 
@@ -17,8 +17,6 @@ const BAD: &str = "not a time in one of the usual forms: say how it is written w
 const NOT_AS_TOLD: &str = "not a time as time_format says";
 /// Longest time without a zone, in bytes: with more digits than nanoseconds it is something else.
 const LONGEST_WITHOUT_ZONE: usize = 39;
-/// Length of a request's time.
-const REQUEST: usize = "22/Nov/2026:16:00:00 +0000".len();
 const RANGE: &str = "a time with a part out of its range";
 
 /// How times are written. Those without a zone are in the machine's.
@@ -133,16 +131,14 @@ impl When {
     pub(super) fn assemble(&self, parts: &Parts, now: Timestamp) -> Option<Timestamp> {
         let in_year = |year: i16| {
             let Parts { month, day, hour, minute, second, nanos, .. } = *parts;
+            if let Some(offset) = parts.offset {
+                let date = (year.into(), month.into(), day.into());
+                let utc = time::utc(date, (hour.into(), minute.into(), second.into()))?;
+                return Some(Timestamp::new(utc - i64::from(offset), u32::try_from(nanos).ok()?));
+            }
             // A leap second is the second after it, as elsewhere.
             let civil = DateTime::new(year, month, day, hour, minute, second.min(59), nanos).ok()?;
-            let mut time = match parts.offset {
-                None => self.local(civil)?,
-                Some(offset) => {
-                    let mut time = TimeZone::UTC.to_timestamp(civil).ok().map(from_jiff)?;
-                    time.sec -= i64::from(offset);
-                    time
-                }
-            };
+            let mut time = self.local(civil)?;
             time.sec += i64::from(second == 60);
             (second <= 60).then_some(time)
         };

@@ -11,7 +11,7 @@
 //! **Cost:** an archive whose metadata is like that of another one of its host costs its name; 12 bytes a metric and 8 an
 //! instance where it differs. Series and instances cost some 100 bytes, once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(super) struct Index {
     label_numbers: HashMap<Box<str>, u32>,
     series: Vec<Series>,
     series_numbers: HashMap<Id, u32>,
-    by_name: HashMap<u32, Vec<u32>>,
+    by_name: BTreeMap<u32, Vec<u32>>,
     instances: Vec<InstanceRow>,
     instance_numbers: HashMap<Id, u32>,
     sources: Vec<Source>,
