@@ -166,6 +166,17 @@ fn code() -> Vec<(PathBuf, String)> {
         .collect()
 }
 
+/// The same by its path below the repository, without the tests at its end.
+fn named_code() -> impl Iterator<Item = (String, String)> {
+    let root = support::repository().canonicalize().expect("the repository");
+    code().into_iter().map(move |(path, text)| {
+        let path = path.canonicalize().expect("a file of ours");
+        let path = path.strip_prefix(&root).expect("below the repository").to_str().expect("a plain name");
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        (path.to_owned(), code.to_owned())
+    })
+}
+
 /// What stands between `start` and the next of `ends`, wherever `start` is.
 fn after<'a>(text: &'a str, start: &'a str, ends: &'static [char]) -> impl Iterator<Item = &'a str> {
     text.split(start).skip(1).filter_map(move |rest| rest.split(ends).next())
@@ -229,17 +240,12 @@ const WRITES: [&str; 20] = [
 
 #[test]
 fn only_one_package_opens_files_for_writing() {
-    let root = support::repository().canonicalize().expect("the repository");
     let mut used = BTreeSet::new();
-    for (path, text) in code() {
-        let path = path.canonicalize().expect("a file of ours");
-        let path = path.strip_prefix(&root).expect("below the repository").to_str().expect("a plain name");
+    for (path, code) in named_code() {
         let is_test = path.ends_with("/tests.rs") || !path.contains("src/");
         if is_test || path.starts_with("crates/pcp-files/") {
             continue;
         }
-        // Tests stand at the end of a file.
-        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
         let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
         let found: Vec<_> = lines.filter(|line| WRITES.iter().any(|word| line.contains(word))).collect();
         match WRITERS.iter().find(|(writer, _)| path.starts_with(writer)) {
@@ -266,15 +272,11 @@ const UNKEYED: [(&str, &str); 3] = [
 /// Whoever knows how names are hashed can send as many as there may be with one hash: each costs a look at all of them.
 #[test]
 fn what_others_choose_is_hashed_with_a_key() {
-    let root = support::repository().canonicalize().expect("the repository");
     let mut used = BTreeSet::new();
-    for (path, text) in code() {
-        let path = path.canonicalize().expect("a file of ours");
-        let path = path.strip_prefix(&root).expect("below the repository").to_str().expect("a plain name");
-        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    for (path, code) in named_code() {
         let is_text = |key: &str| ["str", "String", "u8", "Path"].iter().any(|word| key.contains(word));
         // The value of a map may be a text.
-        let keys = |start| after(code, start, &[',', '>', '=', ';']).filter(|key| is_text(key)).count();
+        let keys = |start| after(&code, start, &[',', '>', '=', ';']).filter(|key| is_text(key)).count();
         let count = keys("FxHashMap<(") + keys("FxHashMap<") + keys("FxHashSet<");
         if count + code.matches("FxHasher::").count() + code.matches("FxBuildHasher").count() == 0 {
             continue;

@@ -9,7 +9,7 @@
 //! * [`Workplace`]: several whole files get names that nobody has, all or none.
 //! * [`read_anyones`]: a file of somebody else, such as a log that is followed. [`device`]: what is written to below `/dev`.
 //! * [`Disk`]: a directory of files that must survive what happens to the program or the machine.
-//! * [`Ahead`]: room on the disk for a file that grows. [`lock`]: a file for one process alone.
+//! * [`Ahead`]: room on the disk for a file that grows. [`lock`], [`try_lock`]: a file for one process alone.
 //! * [`give`]: a file or socket gets another owner.
 //! * [`settings`]: where PCP has these directories, and whose they are, as `pcp.conf` says.
 //!
@@ -34,7 +34,7 @@ mod workplace;
 pub use ahead::Ahead;
 pub use disk::{Directory, Disk, DiskFile};
 pub use error::{FileError, FileProblem};
-pub use lock::{LockError, User, lock};
+pub use lock::{LockError, User, lock, try_lock};
 pub use open::{Links, Writes, begin_anew, create, device, open, read, read_anyones};
 pub use owner::give;
 pub use replace::{Replacement, replace, sweep, temporary};

@@ -52,24 +52,32 @@ impl fmt::Display for User {
 pub fn lock(path: &Path) -> Result<Flock<File>, LockError> {
     let until = Instant::now() + PATIENCE;
     loop {
-        let file = open(path, Writes::Anywhere)?;
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(file) => {
-                let same = |a: fs::Metadata, b: fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
-                // The one before may have put a new file in its place while this one waited.
-                if fs::symlink_metadata(path)
-                    .is_ok_and(|now| file.metadata().is_ok_and(|ours| same(now, ours)))
-                {
-                    return Ok(file);
-                }
-            }
-            Err((_, Errno::EWOULDBLOCK)) => {}
-            Err((_, errno)) => return Err(io::Error::from(errno).into()),
+        if let Some(file) = try_lock(path)? {
+            return Ok(file);
         }
         if Instant::now() >= until {
             return Err(LockError::InUse(user_of(path)));
         }
         std::thread::sleep(RETRY);
+    }
+}
+
+/// The same without waiting: `None` while another process has it.
+///
+/// # Errors
+/// [`LockError::File`] and [`LockError::Io`].
+pub fn try_lock(path: &Path) -> Result<Option<Flock<File>>, LockError> {
+    let file = open(path, Writes::Anywhere)?;
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(file) => {
+            let same = |a: fs::Metadata, b: fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+            // The one before may have put a new file in its place, or removed it, in between.
+            let is_it =
+                fs::symlink_metadata(path).is_ok_and(|now| file.metadata().is_ok_and(|ours| same(now, ours)));
+            Ok(is_it.then_some(file))
+        }
+        Err((_, Errno::EWOULDBLOCK)) => Ok(None),
+        Err((_, errno)) => Err(io::Error::from(errno).into()),
     }
 }
 

@@ -16,13 +16,14 @@
 //! take a new inode, which costs file systems more than what is written to it.
 
 use std::collections::HashMap;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pcp_files::{Replacement, Writes};
+use nix::fcntl::{Flock, FlockArg};
+use pcp_files::Replacement;
 use sha1::{Digest, Sha1};
 
 /// What an entry is found by: the SHA-1 of a name.
@@ -39,6 +40,8 @@ const MAX_BODY: usize = 64 << 20;
 const MAX_TOTAL: u64 = 2 << 30;
 /// Most keys: some more than the library has archives.
 const MAX_ENTRIES: usize = 1 << 17;
+/// Most entries that a pack is searched for: of many keys there are some that were replaced.
+const MAX_FOUND: usize = 4 * MAX_ENTRIES;
 /// Most files that are looked at.
 const MAX_PACKS: usize = 64;
 /// With less that nobody needs a pack stays as it is.
@@ -49,8 +52,9 @@ const END: &str = "pack";
 #[derive(Debug)]
 pub(super) struct Packs {
     path: PathBuf,
-    /// The one that is written to, locked.
+    /// The one that is written to, and its lock.
     own: Arc<File>,
+    _lock: Flock<File>,
     /// Where the next entry goes.
     end: u64,
     /// Bytes of it that no key leads to any more.
@@ -79,19 +83,19 @@ impl Packs {
     pub(super) fn open(directory: &Path) -> io::Result<Packs> {
         let (mut left, mut others) = (Vec::new(), Vec::new());
         for path in paths(directory)? {
-            match locked(&path) {
-                Ok(Some(file)) => left.push((path, file)),
+            match pcp_files::try_lock(&path) {
+                Ok(Some(lock)) => left.push((path, lock)),
                 Ok(None) => others.extend(pcp_files::read(&path).ok()),
                 Err(error) => tracing::debug!("{}: left out: {error}", path.display()),
             }
         }
-        let (path, own) = if left.is_empty() { new(directory)? } else { left.remove(0) };
-        let (own, places) = (Arc::new(own), HashMap::new());
-        let mut packs = Packs { path, own, end: 0, dead: 0, worn: WORN, others: 0, places };
+        let (path, lock) = if left.is_empty() { new(directory)? } else { left.remove(0) };
+        let (own, places) = (Arc::new(lock.try_clone()?), HashMap::new());
+        let mut packs = Packs { path, own, _lock: lock, end: 0, dead: 0, worn: WORN, others: 0, places };
         packs.begin()?;
-        for (path, file) in left {
+        for (path, lock) in left {
             // Locked until it is gone: nobody else writes to it.
-            packs.take_over(&Arc::new(file), &path);
+            packs.take_over(&Arc::new(lock.try_clone()?), &path);
         }
         others.into_iter().for_each(|file| packs.look_into(Arc::new(file)));
         Ok(packs)
@@ -108,16 +112,17 @@ impl Packs {
     /// There is no room, or it cannot be written: then what was there is still there.
     pub(super) fn put(&mut self, key: &Key, entry: &[u8]) -> io::Result<()> {
         let len = entry.len() as u64;
-        if self.is_full(len) && self.dead > 0 {
-            self.renew()?;
+        // Not for each entry that is replaced: to write a full one anew takes long.
+        if self.is_full(len) && self.dead >= self.worn.max(self.end / 16) {
+            self.renew_or_wait();
         }
         let is_new = !self.places.contains_key(key);
         if self.is_full(len) || (is_new && self.places.len() >= MAX_ENTRIES) {
             return Err(io::Error::other("the index has no room for more archives"));
         }
         if let Err(error) = self.own.write_all_at(entry, self.end) {
-            // A part of it must not lie between the ones before and behind it.
-            self.own.set_len(self.end)?;
+            // What there was no room for takes none; the next entry goes to the same place.
+            let _ = self.own.set_len(self.end);
             return Err(error);
         }
         self.insert(*key, Place { file: Arc::clone(&self.own), at: self.end, len });
@@ -167,7 +172,11 @@ impl Packs {
         let (mut found, own) = (Vec::new(), Arc::clone(&self.own));
         self.end = entries(&*own, len.min(MAX_TOTAL), |key, at, len| found.push((key, at, len)));
         for (key, at, len) in found {
-            self.insert(key, Place { file: Arc::clone(&own), at, len });
+            if self.places.len() < MAX_ENTRIES || self.places.contains_key(&key) {
+                self.insert(key, Place { file: Arc::clone(&own), at, len });
+            } else {
+                self.dead += len;
+            }
         }
         if self.end == 0 {
             own.set_len(0)?;
@@ -213,12 +222,15 @@ impl Packs {
     }
 
     fn renew_if_worn(&mut self) {
-        if self.dead < self.worn || self.dead < self.end / 2 {
-            return;
+        if self.dead >= self.worn.max(self.end / 2) {
+            self.renew_or_wait();
         }
+    }
+
+    /// Writes the own pack anew; where that cannot be, not again before twice as much of it is not needed.
+    fn renew_or_wait(&mut self) {
         if let Err(error) = self.renew() {
             tracing::debug!("{}: not written anew: {error}", self.path.display());
-            // Not tried again for each entry.
             self.worn = 2 * self.dead;
         }
     }
@@ -231,7 +243,8 @@ impl Packs {
         live.sort_unstable_by_key(|(_, place)| place.at);
         let mut new = Replacement::begin(&self.path).map_err(io::Error::other)?;
         // Before it has the name: whoever finds it finds that it is somebody's.
-        new.file().try_lock().map_err(io::Error::from)?;
+        let lock = Flock::lock(new.file().try_clone()?, FlockArg::LockExclusiveNonblock);
+        let lock = lock.map_err(|(_, errno)| errno)?;
         new.file().write_all_at(MAGIC, 0)?;
         let (mut end, mut lost, mut moved) = (MAGIC.len() as u64, Vec::new(), Vec::new());
         for (key, place) in live {
@@ -249,6 +262,7 @@ impl Packs {
             self.places.insert(key, Place { file: Arc::clone(&self.own), at, len });
         }
         lost.iter().for_each(|key| _ = self.places.remove(key));
+        self._lock = lock;
         (self.end, self.dead, self.worn) = (end, 0, WORN);
         Ok(())
     }
@@ -301,7 +315,7 @@ pub(super) fn entries(pack: &(impl ReadAt + ?Sized), len: u64, mut each: impl Fn
         return 0;
     }
     let (mut at, mut head) = (MAGIC.len() as u64, [0; HEAD]);
-    for _ in 0..MAX_ENTRIES {
+    for _ in 0..MAX_FOUND {
         if pack.read_at(&mut head, at).is_none() {
             break;
         }
@@ -352,33 +366,17 @@ fn paths(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(numbered.into_iter().map(|(_, path)| path).collect())
 }
 
-/// A pack that is nobody's, for this process alone; `None` if another one has it.
-fn locked(path: &Path) -> io::Result<Option<File>> {
-    let file = pcp_files::open(path, Writes::Anywhere).map_err(io::Error::other)?;
-    match file.try_lock() {
-        // Another one may have put a new one in its place meanwhile.
-        Ok(()) => {
-            let (ours, there) = (file.metadata()?, fs::symlink_metadata(path)?);
-            Ok(((ours.dev(), ours.ino()) == (there.dev(), there.ino())).then_some(file))
-        }
-        Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(error),
-    }
-}
-
 /// A new pack, with the first number that is free.
-fn new(directory: &Path) -> io::Result<(PathBuf, File)> {
+fn new(directory: &Path) -> io::Result<(PathBuf, Flock<File>)> {
     for number in 0..MAX_PACKS {
         let path = directory.join(format!("{number}.{END}"));
-        match pcp_files::create(&path, Writes::Anywhere) {
-            Ok(file) => match file.try_lock() {
-                Ok(()) => return Ok((path, file)),
-                // Another one that begins has found it first.
-                Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Error(error)) => return Err(error),
-            },
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(io::Error::other(error)),
+        // What is there was not to be had a moment ago.
+        if fs::symlink_metadata(&path).is_ok() {
+            continue;
+        }
+        // Another one that begins may make it first.
+        if let Some(lock) = pcp_files::try_lock(&path).map_err(io::Error::other)? {
+            return Ok((path, lock));
         }
     }
     Err(io::Error::other(format!("{MAX_PACKS} servers write to it, or have left what cannot be read")))
