@@ -4,6 +4,7 @@
 //! says that the machine cannot run them, and each then says so.
 
 use crate::seat::{DOMAIN, Endpoint, JUMPSEAT, PMDA, Seat, Transport};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
 use std::collections::HashSet;
@@ -243,6 +244,9 @@ fn what_the_kernel_loses_is_missed_at_its_place_and_the_sum_holds() {
     let mut reader = kernel.endpoint.process_of("pmval", &["-t", "0.1", "jumpseat.event.records[kernel]"]);
     eventually("the reader's first fetch", || (kernel.number("jumpseat.source.readers") == 1).then_some(()));
     let texts: Vec<String> = (0..WRITTEN).map(|number| format!("number {number}")).collect();
+    // The kernel tells of a loss by CPU: before the next event that the same CPU has kept. Were this thread moved, those
+    // it writes meanwhile on another CPU would be between what was lost and the word of it.
+    stay_on_one_cpu();
     kernel.write("trace_marker", texts.iter().map(String::as_bytes));
     // Those that were lost on the way count as received, too.
     let received = || kernel.number("jumpseat.source.received");
@@ -264,6 +268,15 @@ fn what_the_kernel_loses_is_missed_at_its_place_and_the_sum_holds() {
         }
     }
     reader.signal(Signal::SIGTERM);
+}
+
+/// Keeps the calling thread on one CPU of those that it may have.
+fn stay_on_one_cpu() {
+    let may = sched_getaffinity(Pid::from_raw(0)).expect("Linux tells");
+    let first = (0..CpuSet::count()).find(|cpu| may.is_set(*cpu).unwrap_or(false)).expect("it runs on one");
+    let mut only = CpuSet::new();
+    only.set(first).expect("it is one of them");
+    sched_setaffinity(Pid::from_raw(0), &only).expect("a thread may have less");
 }
 
 #[test]

@@ -14,8 +14,8 @@
 //! * `setup`: making the instance and opening its files, which takes rights; `opener`: who does so. A [`Helper`], with
 //!   `wire` and `serve`, is a process that keeps these rights when the agent gives them up.
 //!
-//! **Invariant:** what the kernel says it lost becomes missed records at that place. Whatever pages and format files
-//! hold, nothing panics.
+//! **Invariant:** what the kernel says it lost becomes missed records at that place: before the CPU's next event that was kept, which is
+//! all that the kernel knows. What other CPUs had between the two may be before it. Whatever pages and format files hold, nothing panics.
 //!
 //! **Cost:** 90 to 95 ns of CPU for a context switch, up to the event log: a system call for each sub-buffer of up to 64 KiB, one pass
 //! over each record, no allocation and no look-up by name for a record. The thread sleeps while there are no events, and for 10 ms
