@@ -4,13 +4,10 @@
 //! libraries take as an old kernel and try something else). Where programs are, which have it from here and may be any,
 //! a list of what no program of this kind has any business with (`EPERM`).
 
-use std::collections::BTreeMap;
-
 use nix::libc::{self, c_long};
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    TargetArch,
-};
+use seccompiler::{SeccompAction, TargetArch};
+
+use crate::filter::{Argument, Rules, When, program};
 
 /// System calls a process keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +29,7 @@ pub(crate) fn restrict(calls: Calls) -> Result<String, String> {
         Calls::Any(why) => return Err(format!("not restricted, {why}")),
         Calls::Agent => {
             let mut rules = listed(&[FILES, EVERYBODY, AGENT]);
-            rules.extend(limited().map_err(|error| error.to_string())?);
+            rules.extend(LIMITED.iter().map(|(call, argument)| (*call, When::Argument(*argument))));
             let told = format!("{} of them", rules.len());
             (rules, SeccompAction::Errno(libc::ENOSYS as u32), SeccompAction::Allow, told)
         }
@@ -43,7 +40,7 @@ pub(crate) fn restrict(calls: Calls) -> Result<String, String> {
         }
         Calls::Keeper => {
             let mut rules = listed(&[FILES, EVERYBODY, KEEPER]);
-            rules.insert(libc::SYS_socket, vec![unix_only().map_err(|error| error.to_string())?]);
+            rules.insert(libc::SYS_socket, When::Argument(UNIX_ONLY));
             let told = format!("{} of them", rules.len());
             (rules, SeccompAction::Errno(libc::ENOSYS as u32), SeccompAction::Allow, told)
         }
@@ -56,51 +53,48 @@ pub(crate) fn restrict(calls: Calls) -> Result<String, String> {
     let architecture: TargetArch = std::env::consts::ARCH
         .try_into()
         .map_err(|_| format!("no list of system calls for {}", std::env::consts::ARCH))?;
-    let filter =
-        SeccompFilter::new(rules, on_others, on_match, architecture).map_err(|error| error.to_string())?;
-    let program: BpfProgram =
-        filter.try_into().map_err(|error: seccompiler::BackendError| error.to_string())?;
+    let program = program(&rules, on_match, on_others, architecture).map_err(|error| error.to_string())?;
     seccompiler::apply_filter_all_threads(&program).map_err(|error| error.to_string())?;
     Ok(told)
 }
 
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
-
-/// Without conditions.
+/// Whatever their arguments are.
 fn listed(lists: &[&[c_long]]) -> Rules {
-    lists.iter().flat_map(|list| list.iter()).map(|call| (*call, Vec::new())).collect()
+    lists.iter().flat_map(|list| list.iter()).map(|call| (*call, When::Always)).collect()
 }
 
-/// With conditions on their arguments.
-fn limited() -> Result<Rules, seccompiler::BackendError> {
-    let equal = |argument, value: i64| {
-        let (length, value) = (SeccompCmpArgLen::Dword, value as u64);
-        SeccompRule::new(vec![SeccompCondition::new(argument, length, SeccompCmpOp::Eq, value)?])
-    };
-    let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+/// What an agent has by arguments.
+const LIMITED: &[(c_long, Argument)] = &[
+    (
+        libc::SYS_socket,
+        any_of(
+            0,
+            &[libc::AF_UNIX as u32, libc::AF_INET as u32, libc::AF_INET6 as u32, libc::AF_NETLINK as u32],
+        ),
+    ),
     // Of terminals their size; of sockets and files what is there, and whether to wait.
-    let requests = [libc::TCGETS, libc::TIOCGWINSZ, libc::FIONBIO, libc::FIONREAD, libc::FIOCLEX];
-    let thread = (libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND) as u64;
-    let length = SeccompCmpArgLen::Dword;
-    let is_thread = SeccompCondition::new(0, length, SeccompCmpOp::MaskedEq(thread), thread)?;
-    Ok(BTreeMap::from([
-        (
-            libc::SYS_socket,
-            families.iter().map(|family| equal(0, (*family).into())).collect::<Result<_, _>>()?,
+    (
+        libc::SYS_ioctl,
+        any_of(
+            1,
+            &[
+                libc::TCGETS as u32,
+                libc::TIOCGWINSZ as u32,
+                libc::FIONBIO as u32,
+                libc::FIONREAD as u32,
+                libc::FIOCLEX as u32,
+            ],
         ),
-        (
-            libc::SYS_ioctl,
-            requests.iter().map(|request| equal(1, *request as i64)).collect::<Result<_, _>>()?,
-        ),
-        // Threads, but no processes; clone3 is not on the list, as its flags cannot be seen.
-        (libc::SYS_clone, vec![SeccompRule::new(vec![is_thread])?]),
-    ]))
-}
+    ),
+    // Threads, but no processes; clone3 is not on the list, as its flags cannot be seen.
+    (libc::SYS_clone, Argument { place: 0, mask: THREAD, values: &[THREAD] }),
+];
 
-/// The first argument says Unix.
-fn unix_only() -> Result<SeccompRule, seccompiler::BackendError> {
-    let family = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, libc::AF_UNIX as u64)?;
-    SeccompRule::new(vec![family])
+const THREAD: u32 = (libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND) as u32;
+const UNIX_ONLY: Argument = any_of(0, &[libc::AF_UNIX as u32]);
+
+const fn any_of(place: u8, values: &'static [u32]) -> Argument {
+    Argument { place, mask: u32::MAX, values }
 }
 
 /// Memory, time, and the end.

@@ -12,10 +12,11 @@
 //!
 //! What the system cannot do is told, and the rest done all the same: an agent on an old kernel is better than none.
 //!
-//! **Cost:** once, less than a millisecond; a system call afterwards takes some ten nanoseconds more.
+//! **Cost:** once, some tenths of a millisecond; a system call afterwards takes some ten nanoseconds more.
 
 mod calls;
 mod files;
+mod filter;
 mod privileges;
 
 pub use calls::Calls;
