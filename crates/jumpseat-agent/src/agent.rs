@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use crossbeam_channel::Receiver;
 use jumpseat_log::LogError;
@@ -22,6 +22,7 @@ use crate::config::Config;
 use crate::confine::Trust;
 use crate::derived::Catalogue;
 use crate::handover::{self, Handover};
+use crate::housekeeper::Housekeeper;
 use crate::identity::{
     CALLS, DERIVED_ROOT, EXEMPLAR_ROOT, FIELD_ROOT, NAME, OBJECTIVES, REASONS, SCRAPE_TARGETS,
     SERIES_BUCKETS, SERIES_QUANTILES, SERIES_ROOT, SERIES_SETS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS,
@@ -42,8 +43,6 @@ use crate::{HELP, PMNS};
 
 /// Least room for batches of sources that wait for the event loop, where others may come with a reload.
 const QUEUE: usize = 64;
-/// How long after its beginning a start is over: what is done once a second was done by then for the first time.
-const STARTED: Duration = Duration::from_secs(2);
 
 /// Why the agent cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -151,6 +150,7 @@ pub struct RunningAgent {
     pub server: Server<State>,
     kernels: Vec<Arc<KernelStats>>,
     handover: Option<Arc<Handover>>,
+    housekeeper: Housekeeper,
     /// Running as long as this lives.
     _sources: Arc<Mutex<Sources>>,
     /// These end after them.
@@ -223,14 +223,14 @@ impl RunningAgent {
             let (path, handle) = (dir.join(format!("jumpseat-{domain}-objectives.json")), server.handle());
             server.core().state.spans.objectives.keep_in(&path, Arc::new(move || handle.wake()));
         }
-        let mut threads = logs::threads(config, &registry).map_err(OpenError::Thread)?;
+        let threads = logs::threads(config, &registry).map_err(OpenError::Thread)?;
         let handle = server.handle();
         let wake: Wake = Arc::new(move || handle.wake());
         let (series, batches) = Series::open(config.series.clone(), domain, state_dir, Arc::clone(&wake))?;
         let state = &mut server.core().state;
         state.series.take_from(batches, Arc::clone(series.stats()));
         state.series_limits = Some(series.clone());
-        threads.push(series.tidy_thread().map_err(OpenError::Thread)?);
+        let housekeeper = Housekeeper::start(series.clone()).map_err(OpenError::Thread)?;
         let outlet = Outlet {
             registry,
             out: hand_over,
@@ -277,7 +277,7 @@ impl RunningAgent {
         let handover = trust.handover().cloned();
         let handle = server.handle();
         server.core().state.restart = Some(Restart::new(handover.clone(), clients == Clients::Pmcd, handle));
-        Ok(RunningAgent { server, kernels, handover, _sources: sources, _threads: threads })
+        Ok(RunningAgent { server, kernels, handover, housekeeper, _sources: sources, _threads: threads })
     }
 
     /// Serves PMAPI clients directly, as [`Server::listen`]; those who wait since the agent before has ended come first.
@@ -299,7 +299,7 @@ impl RunningAgent {
             handover.settle();
         }
         trim::keep();
-        trim_later();
+        self.housekeeper.settle();
         let exit = self.server.run();
         if let Some(handover) = &self.handover
             && !matches!(exit, Ok(Exit::Signal(number)) if number == Signal::SIGINT as i32)
@@ -314,17 +314,6 @@ impl RunningAgent {
     /// What the kernel sources tell of themselves.
     pub fn kernel_sources(&self) -> Vec<Arc<KernelStats>> {
         self.kernels.clone()
-    }
-}
-
-/// Has what only the start has needed given back when it is over.
-fn trim_later() {
-    let later = aside("jumpseat-trim", || {
-        std::thread::sleep(STARTED);
-        trim::trim();
-    });
-    if let Err(error) = later {
-        tracing::debug!("memory that the start has used is kept: {error}");
     }
 }
 

@@ -23,6 +23,7 @@ pub mod config;
 mod confine;
 mod derived;
 pub mod handover;
+mod housekeeper;
 mod identity;
 mod kinds;
 mod load;

@@ -1,20 +1,23 @@
 //! What memory is kept, and what is given back.
 //!
-//! What the start has needed, and running does not, is given back: memory that was freed, and the pages of the program that were
-//! mapped to run what is run once.
+//! What the start has needed, and running does not, is given back: memory that was freed, and the pages of the program and its
+//! libraries that were mapped to run what is run once.
 //!
-//! A page of the program that is needed again comes back from the system's page cache, with its neighbours, in about a
+//! A page of these that is needed again comes back from the system's page cache, with its neighbours, in about a
 //! microsecond. Meanwhile it is nobody's, and the first that a system short of memory can do without.
 //!
 //! **Cost:** a third of a millisecond, once, two seconds behind the start. **Brings:** half of the 10 MiB that are resident after a start
 //! with all kinds of sources (`benches/start.rs`). An idle agent touches a quarter of a megabyte of its code.
 
-use std::fs;
-use std::path::Path;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 
-use nix::libc::{self, c_int, c_void};
+#[cfg(target_env = "gnu")]
+use nix::libc::c_int;
+use nix::libc::{self, c_void};
 
 /// Holds what a receiver has at a time, several times.
+#[cfg(target_env = "gnu")]
 const KEPT: c_int = 2 << 20;
 
 /// Has malloc keep some of what is freed for what is needed next: [`KEPT`] bytes behind the last used ones of each of its arenas, of
@@ -34,36 +37,51 @@ pub(crate) fn keep() {
 
 /// Gives it back. Nothing depends on it.
 pub(crate) fn trim() {
+    if let Ok(smaps) = File::open("/proc/self/smaps") {
+        for (begin, length) in unwritten(BufReader::new(smaps)) {
+            // SAFETY: these are pages of a file, mapped privately and not writable, nor ever written since they were (`unwritten`): what
+            // is dropped is read from the file again, as it was, when it is touched.
+            unsafe {
+                libc::madvise(begin as *mut c_void, length, libc::MADV_DONTNEED);
+            }
+        }
+    }
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim(3) gives back what nobody has; it takes malloc's own locks.
     unsafe {
         libc::malloc_trim(0);
     }
-    let Ok(program) = fs::read_link("/proc/self/exe") else { return };
-    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    for (begin, length) in maps.lines().filter_map(|line| code(line, &program)) {
-        // SAFETY: these are pages of a file, mapped privately and not writable, nor ever written since they were (`code`): what is
-        // dropped is read from the file again, as it was, when it is touched.
-        unsafe {
-            libc::madvise(begin as *mut c_void, length, libc::MADV_DONTNEED);
-        }
-    }
 }
 
-/// A line of `maps`, if it is the program's code, or what is in front of it in the file, constants. What is behind it may have been
-/// written before it was made read-only: addresses (relocations).
-fn code(line: &str, program: &Path) -> Option<(usize, usize)> {
+/// The mappings of `smaps` that are a file's pages as they are there: what cannot be written, and has no page of its own. Addresses are
+/// written into a program's constants before these are made read-only (relocations), and breakpoints into code: these have.
+fn unwritten(mut smaps: impl BufRead) -> Vec<(usize, usize)> {
+    let (mut found, mut current, mut line) = (Vec::new(), None, Vec::new());
+    while smaps.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+        // A path may be anything, but is not looked at.
+        let text = String::from_utf8_lossy(&line);
+        if let Some(range) = of_file(&text) {
+            current = range;
+        } else if let Some(own) = text.strip_prefix("Anonymous:") {
+            found.extend(current.filter(|_| own.trim() == "0 kB"));
+        } else if text.strip_prefix("Swap:").is_some_and(|own| own.trim() != "0 kB") {
+            found.retain(|range| Some(*range) != current);
+        }
+        line.clear();
+    }
+    found
+}
+
+/// The first line of a mapping, and where it is if it is private, not writable, and of a file; `None` for other lines.
+fn of_file(line: &str) -> Option<Option<(usize, usize)>> {
     // 55d0c8a00000-55d0c8c80000 r--p 00000000 fe:00 1234    /usr/lib/pcp/pmdas/jumpseat/pmdajumpseat
     let (range, rest) = line.split_once(' ')?;
-    let mut words = rest.split_ascii_whitespace();
-    let (rights, offset) = (words.next()?, words.next()?);
-    let is_front = rights == "r--p" && offset.bytes().all(|byte| byte == b'0');
-    if !(is_front || rights == "r-xp") || words.nth(2).is_none_or(|path| Path::new(path) != program) {
-        return None;
-    }
     let (begin, end) = range.split_once('-')?;
     let (begin, end) = (usize::from_str_radix(begin, 16).ok()?, usize::from_str_radix(end, 16).ok()?);
-    Some((begin, end.checked_sub(begin)?))
+    let mut words = rest.split_ascii_whitespace();
+    let is_kept = matches!(words.next(), Some("r--p" | "r-xp" | "--xp"));
+    let is_file = words.nth(3).is_some_and(|path| path.starts_with('/'));
+    Some(end.checked_sub(begin).filter(|_| is_kept && is_file).map(|length| (begin, length)))
 }
 
 #[cfg(test)]
@@ -71,26 +89,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_code_and_what_is_in_front_of_it() {
-        let program = Path::new("/usr/bin/agent");
-        let length = |line: &str| code(line, program).map(|(_, length)| length);
+    fn what_was_never_written_can_be_read_again() {
+        let length = |line: &str, anonymous: u32, swap: u32| {
+            let smaps = format!(
+                "{line}\nSize:  8 kB\nPss_Dirty:  0 kB\nAnonymous:  {anonymous} kB\nSwap:  {swap} kB\nSwapPss:  0 kB\n\
+                 VmFlags: rd mr mw me\n"
+            );
+            unwritten(smaps.as_bytes()).iter().map(|(_, length)| *length).collect::<Vec<_>>()
+        };
         for (line, expected) in [
-            ("1000-3000 r--p 00000000 fe:00 12                 /usr/bin/agent", Some(0x2000)),
-            ("3000-8000 r-xp 00002000 fe:00 12                 /usr/bin/agent", Some(0x5000)),
-            // Relocated, then made read-only.
-            ("8000-9000 r--p 00007000 fe:00 12                 /usr/bin/agent", None),
-            ("9000-a000 rw-p 00008000 fe:00 12                 /usr/bin/agent", None),
-            ("b000-c000 r-xp 00002000 fe:00 13                 /usr/lib/libc.so.6", None),
-            ("d000-e000 r-xp 00000000 00:00 0                  [vdso]", None),
-            ("d000-e000 rw-p 00000000 00:00 0", None),
-            ("3000-8000 r-xp 00002000 fe:00 12                 /usr/bin/agent (deleted)", Some(0x5000)),
+            ("1000-3000 r--p 00000000 fe:00 12                 /usr/bin/agent", vec![0x2000]),
+            ("3000-8000 r-xp 00002000 fe:00 12                 /usr/bin/agent", vec![0x5000]),
+            ("9000-a000 rw-p 00008000 fe:00 12                 /usr/bin/agent", vec![]),
+            ("b000-c000 r-xp 00002000 fe:00 13                 /usr/lib/libc.so.6", vec![0x1000]),
+            ("b000-c000 r--s 00000000 fe:00 14                 /run/shared with others", vec![]),
+            ("d000-e000 r-xp 00000000 00:00 0                  [vdso]", vec![]),
+            ("d000-e000 r--p 00000000 00:00 0", vec![]),
+            ("3000-8000 r-xp 00002000 fe:00 12                 /usr/bin/agent (deleted)", vec![0x5000]),
+            ("3000-8000", vec![]),
+            ("8000-3000 r-xp 00002000 fe:00 12                 /usr/bin/agent", vec![]),
         ] {
-            assert_eq!(length(line), expected, "{line}");
+            assert_eq!(length(line, 0, 0), expected, "{line}");
+            // Relocated, or with a breakpoint.
+            assert_eq!(length(line, 4, 0), [0; 0], "{line}");
+            assert_eq!(length(line, 0, 4), [0; 0], "{line}");
         }
     }
 
     #[test]
     fn a_program_runs_on_after_it() {
+        let smaps = std::fs::read("/proc/self/smaps").expect("Linux has it");
+        let here = a_program_runs_on_after_it as fn() as usize;
+        let mut found = unwritten(&smaps[..]).into_iter();
+        assert!(found.any(|(begin, length)| (begin..begin + length).contains(&here)));
         trim();
         assert_eq!("4711".parse(), Ok(4711));
     }

@@ -8,7 +8,7 @@
 //! @ 250.0.2 text for a metric by number
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map};
 
 use pcp_model::{InDom, Pmid};
 
@@ -48,12 +48,12 @@ pub enum HelpProblem {
 }
 
 /// The two texts of a metric or instance domain.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Help {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Help<'a> {
     /// One line.
-    pub oneline: String,
+    pub oneline: &'a str,
     /// The long text, without its last line break. May be empty.
-    pub text: String,
+    pub text: &'a str,
 }
 
 /// What a help entry is about.
@@ -68,13 +68,28 @@ pub(crate) enum Topic {
 /// The help text of an agent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HelpTexts {
-    entries: HashMap<Topic, Help>,
+    /// Those of all entries, one behind the other: to have some hundred strings takes longer, and twice the memory.
+    texts: String,
+    entries: HashMap<Topic, Entry>,
+}
+
+/// Where the texts of an entry are.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Of the source, from 1.
+    line: usize,
+    begin: usize,
+    /// Where the one line ends, and the long text begins.
+    middle: usize,
+    end: usize,
 }
 
 impl HelpTexts {
     /// The texts of a topic, if it has any.
-    pub(crate) fn get(&self, topic: Topic) -> Option<&Help> {
-        self.entries.get(&topic)
+    pub(crate) fn get(&self, topic: Topic) -> Option<Help<'_>> {
+        let Entry { begin, middle, end, .. } = *self.entries.get(&topic)?;
+        let text = self.texts.get(middle..end)?;
+        Some(Help { oneline: self.texts.get(begin..middle)?, text: text.strip_suffix('\n').unwrap_or(text) })
     }
 }
 
@@ -89,10 +104,9 @@ pub(crate) fn parse(
     symbol: &str,
     names: &NameTree,
 ) -> Result<HelpTexts, HelpError> {
-    let mut help = HelpTexts::default();
-    let mut lines: HashMap<Topic, usize> = HashMap::new();
+    let mut help = HelpTexts { texts: String::with_capacity(source.len()), entries: HashMap::new() };
     // The entry whose long text is being read.
-    let mut current: Option<Topic> = None;
+    let mut current: Option<&mut Entry> = None;
     for (index, line) in source.lines().enumerate() {
         let line_number = index + 1;
         let bad = |problem| HelpError { file: file.to_owned(), line: line_number, problem };
@@ -100,9 +114,10 @@ pub(crate) fn parse(
             continue;
         }
         let Some(head) = line.strip_prefix('@') else {
-            if let Some(entry) = current.and_then(|topic| help.entries.get_mut(&topic)) {
-                entry.text.push_str(line);
-                entry.text.push('\n');
+            if let Some(entry) = &mut current {
+                help.texts.push_str(line);
+                help.texts.push('\n');
+                entry.end = help.texts.len();
             }
             continue;
         };
@@ -112,16 +127,16 @@ pub(crate) fn parse(
             return Err(bad(HelpProblem::NoName));
         }
         let topic = topic(name, domain, symbol, names).map_err(bad)?;
-        if let Some(before) = lines.insert(topic, line_number) {
-            return Err(bad(HelpProblem::Duplicate(name.to_owned(), before)));
-        }
-        help.entries.insert(topic, Help { oneline: oneline.trim().to_owned(), text: String::new() });
-        current = Some(topic);
-    }
-    for entry in help.entries.values_mut() {
-        if entry.text.ends_with('\n') {
-            entry.text.pop();
-        }
+        let vacant = match help.entries.entry(topic) {
+            hash_map::Entry::Vacant(vacant) => vacant,
+            hash_map::Entry::Occupied(before) => {
+                return Err(bad(HelpProblem::Duplicate(name.to_owned(), before.get().line)));
+            }
+        };
+        let begin = help.texts.len();
+        help.texts.push_str(oneline.trim());
+        let middle = help.texts.len();
+        current = Some(vacant.insert(Entry { line: line_number, begin, middle, end: middle }));
     }
     Ok(help)
 }
@@ -164,8 +179,8 @@ mod tests {
         let source = "dropped\n@ fake.a  First metric \nlong\n# comment\n two\n\n@ 250.3 Domain\n@ FAKE.4 Other\nx\n@ 250.0.2 By number\n";
         let help = read(source).unwrap();
         let get = |topic| {
-            let help: &Help = help.get(topic).unwrap();
-            (help.oneline.as_str(), help.text.as_str())
+            let help: Help<'_> = help.get(topic).unwrap();
+            (help.oneline, help.text)
         };
         // The blank line before the next entry leaves one line break.
         assert_eq!(get(Topic::Metric(Pmid::new(250, 0, 1))), ("First metric", "long\n two\n"));

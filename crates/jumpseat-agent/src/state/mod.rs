@@ -69,7 +69,7 @@ pub struct State {
     /// Events by source and type.
     pub(crate) types: EventTypes,
     /// What spans tell, by source and name.
-    pub(crate) spans: Spans,
+    pub(crate) spans: Box<Spans>,
     /// Event fields.
     pub(crate) fields: Fields,
     /// Values of fields that went into [`WellKnown::Other`](jumpseat_source::registry::WellKnown::Other).
@@ -91,7 +91,7 @@ pub struct State {
     /// The names of receivers' tokens.
     pub(crate) tokens: Tokens,
     /// Metrics computed from others.
-    pub(crate) derived: Derived,
+    pub(crate) derived: Box<Derived>,
     /// How often records were asked for by somebody who may not read them.
     pub(crate) reads_refused: u64,
     /// The source that a fetch of records serves first: one that the answer before had no room for.
@@ -147,7 +147,7 @@ impl State {
             registry,
             sources: Sources::new(Rules(config.source.clone())),
             types: EventTypes::new(),
-            spans: Spans::configured(domain, config),
+            spans: Box::new(Spans::configured(domain, config)),
             fields: Fields::default(),
             fields_folded: 0,
             instances_gone: 0,
@@ -158,7 +158,7 @@ impl State {
             series_limits: None,
             targets: Targets::default(),
             tokens: Tokens::default(),
-            derived: Derived::open(config.derived.clone(), dir, domain)?,
+            derived: Box::new(Derived::open(config.derived.clone(), dir, domain)?),
             reads_refused: 0,
             first_served: 0,
             fetch_work: FetchWork::default(),

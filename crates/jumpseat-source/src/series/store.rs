@@ -1,18 +1,14 @@
 //! [`Series`]: what receivers share, and [`Session`]: what one of them does with it at a time.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
-use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crossbeam_channel::RecvTimeoutError;
 use jumpseat_wire::series::Form as Told;
 use pcp_ids::IdsError;
 use pcp_model::{Inst, Semantics, Units, ValueType};
-use pcp_net::Worker;
 use rustc_hash::FxHashMap;
 
 use super::batch::{self, Batch, Batches, Branch, Defined, Gone, MetricMeaning, Outgoing, Point};
@@ -290,25 +286,6 @@ impl Series {
             session.sweep(TIDY);
             session.commit();
         }
-    }
-
-    /// A thread that tidies once a second, until it is dropped: also when nothing comes.
-    ///
-    /// # Errors
-    /// The system has no thread.
-    pub fn tidy_thread(&self) -> io::Result<Worker> {
-        let series = self.clone();
-        let (end, ended) = crossbeam_channel::bounded::<Infallible>(0);
-        let mut end = Some(end);
-        Worker::spawn(
-            "series",
-            move || end.take().is_some(),
-            move || {
-                while ended.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
-                    series.tidy();
-                }
-            },
-        )
     }
 
     fn lock(&self) -> MutexGuard<'_, Store> {
@@ -721,6 +698,8 @@ impl std::fmt::Debug for Series {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::interval::Interval;
     use crate::size::ByteSize;

@@ -63,8 +63,8 @@ impl<S> Core<S> {
     fn static_text(&self, topic: Topic, level: TextLevel) -> Result<String, PmError> {
         let help = self.help.get(topic).ok_or(PmError::TEXT)?;
         Ok(match level {
-            TextLevel::OneLine => help.oneline.clone(),
-            TextLevel::Help => help.text.clone(),
+            TextLevel::OneLine => help.oneline.to_owned(),
+            TextLevel::Help => help.text.to_owned(),
         })
     }
 
