@@ -31,7 +31,7 @@ pub(super) struct Outbox {
     wake: Wake,
     patience: Duration,
     starting: Starting,
-    /// Whether the last hand-over worked; only then a full channel is worth waiting for.
+    /// Whether the last hand-over of records worked; only then a full channel is worth waiting for.
     is_moving: bool,
     /// Keep what does not fit the channel, instead of losing it.
     keeps: bool,
@@ -162,6 +162,7 @@ impl Outbox {
             (self.wake)();
             std::thread::sleep(STEP);
         }
+        let has_records = !delivery.batch.is_empty();
         let sent = match account.log() {
             Some(log) => self.log(delivery, log),
             None => {
@@ -183,7 +184,8 @@ impl Outbox {
                 self.lose(delivery, batch, account);
             }
         }
-        self.is_moving = false;
+        // Counts alone have not waited for room: that there was none says nothing of the core, and shall cost no records.
+        self.is_moving &= !has_records;
         // What is left to tell goes with the next flush, even if no more records come.
         self.mark(account);
     }

@@ -61,6 +61,34 @@ fn what_cannot_be_handed_over_is_missed_before_the_next_delivery() {
 }
 
 #[test]
+fn records_wait_for_room_although_counts_have_found_none() {
+    let (registry, _) = Registry::open(&RegistryConfig::new(400)).expect("in memory");
+    let (out, deliveries) = bounded(1);
+    let mut lanes = Lanes::new(registry, out, Arc::new(|| ()), Duration::from_secs(60));
+    let lane = lanes.source(b"app").expect("source");
+    write(&mut lanes, lane, 1, 10);
+    lanes.flush();
+    // The channel is full: neither waits, and both are told later.
+    lanes.bytes(lane, 100);
+    lanes.flush();
+    lanes.reject(lane, Reason::Time);
+    lanes.flush();
+    assert!(lanes.is_pending() && lanes.lost(1) == 0);
+    // Records do, for the core to take what came before them.
+    write(&mut lanes, lane, 1, 11);
+    let core = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        [(); 2].map(|()| deliveries.recv_timeout(Duration::from_secs(60)).expect("both come"))
+    });
+    lanes.flush();
+    let [first, second] = core.join().expect("it takes what comes");
+    assert_eq!((first.batch.len(), first.tallies.rejected_total()), (1, 0));
+    assert_eq!((second.batch.len(), second.missed), (1, None));
+    assert_eq!((second.tallies.bytes, second.tallies.rejected_total()), (100, 1));
+    assert!(lanes.lost(1) == 0 && !lanes.is_pending());
+}
+
+#[test]
 fn fields_that_are_new_together_are_as_if_they_came_one_by_one() {
     let registry = || {
         let config = RegistryConfig { max_fields: FIRST_FREE + 2, ..RegistryConfig::new(400) };
