@@ -23,14 +23,19 @@ const SETTLED: Duration = Duration::from_secs(3);
 const CLIENTS: usize = 1000;
 /// Times that each client reads in a round.
 const READS: usize = 10;
+/// A log that is not on disk.
+const MEMORY: &str = "[log]\ndir = \"memory\"";
 /// What many may cost, of what few do.
 const GOAL: f64 = 1.2;
 
 fn main() {
-    events("sources", 1, 250, |n, kinds| {
-        format!("{{\"source\":\"s{}\",\"type\":\"request\",\"message\":\"GET /\",\"ms\":{n}}}\n", n % kinds)
-    });
-    events("fields", 10, 4000, |n, kinds| {
+    for (what, log) in [("sources", MEMORY), ("sources, log on disk", "")] {
+        events((what, log), 1, 250, |n, kinds| {
+            let source = n % kinds;
+            format!("{{\"source\":\"s{source}\",\"type\":\"request\",\"message\":\"GET /\",\"ms\":{n}}}\n")
+        });
+    }
+    events(("fields", MEMORY), 10, 4000, |n, kinds| {
         let field = |k: u64| (n * 5 + k) % kinds;
         let mut line = String::from("{\"type\":\"request\"");
         for k in 0..5 {
@@ -38,7 +43,7 @@ fn main() {
         }
         line + "}\n"
     });
-    events("names of spans", 1, 990, |n, kinds| {
+    events(("names of spans", MEMORY), 1, 990, |n, kinds| {
         // A START and its END.
         let (phase, span) = (["start", "end"][n as usize % 2], n / 2);
         format!("{{\"type\":\"span{}\",\"phase\":\"{phase}\",\"span_id\":\"{span:016x}\"}}\n", span % kinds)
@@ -46,14 +51,15 @@ fn main() {
     clients();
 }
 
-/// Events of `few` and of `many` kinds, made by `line` of their number and of how many kinds there are.
-fn events(what: &str, few: u64, many: u64, line: impl Fn(u64, u64) -> String) {
+/// Events of `few` and of `many` kinds, made by `line` of their number and of how many kinds there are, with what the configuration says
+/// of the log.
+fn events((what, log): (&str, &str), few: u64, many: u64, line: impl Fn(u64, u64) -> String) {
     // As many in short rounds: of what each name costs once in a while, an event has a part that depends on how many there are.
     let data = [few, many].map(|kinds| (0..EVENTS).map(|n| line(n, kinds)).collect::<String>());
     // The processor time of an agent for them the first time, and when their names are there; and what memory it has then.
     let run = |data: &str, settled: Duration| -> ([Duration; 2], u64) {
         let dir = tempfile::tempdir().expect("a directory");
-        let agent = Served::start(AGENT, dir.path(), "[log]\ndir = \"memory\"");
+        let agent = Served::start(AGENT, dir.path(), log);
         sleep(settled);
         agent.settle();
         let times = [(); 2].map(|()| {
@@ -97,7 +103,7 @@ fn clients() {
     let dir = tempfile::tempdir().expect("a directory");
     let address = format!("unix://{}", dir.path().join("pcp").display());
     let listen = ["--listen", &address.replace("unix://", "unix:")].map(str::to_owned);
-    let agent = Served::start_with(AGENT, dir.path(), "[log]\ndir = \"memory\"", &listen);
+    let agent = Served::start_with(AGENT, dir.path(), MEMORY, &listen);
     let lines: String =
         (0..CLIENTS).map(|n| format!("{{\"type\":\"t{n}\",\"message\":\"GET /\"}}\n")).collect();
     agent.feed(lines.as_bytes(), CLIENTS as u64);

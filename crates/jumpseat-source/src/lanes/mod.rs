@@ -165,7 +165,13 @@ impl Lanes {
     /// Whether something still waits to be handed over after a [`Lanes::flush`]: for room, or for its turn in the
     /// order of time. Flush again within 20 ms or so.
     pub fn is_pending(&self) -> bool {
-        self.outbox.is_pending()
+        !self.outbox.pending().is_empty()
+    }
+
+    /// How many batches the next [`Lanes::flush`] writes to disk.
+    pub(crate) fn writes(&self) -> usize {
+        let is_on_disk = |id: &&LaneId| self.lanes[id.0 as usize].account.log().is_some();
+        self.outbox.pending().iter().filter(is_on_disk).count()
     }
 
     /// Whether the core's channel is full: what is handed over now may be lost.

@@ -107,8 +107,9 @@ impl Outbox {
         self.keeps && !self.is_moving
     }
 
-    pub(super) fn is_pending(&self) -> bool {
-        !self.marked.is_empty()
+    /// The lanes that have something to hand over.
+    pub(super) fn pending(&self) -> &[LaneId] {
+        &self.marked
     }
 
     /// Grows with each delivery that would not survive as the configuration says.

@@ -3,8 +3,9 @@
 //! * `listener`: where they come from; `line`: what they run on. Over TCP they are encrypted and begin with a token.
 //!
 //! Connections take turns: each gets one read of up to 256 KiB a round. Everything is handed over when there is nothing more to
-//! read, and each millisecond, so that no sender can starve the others or delay their records. A connection holds memory of its
-//! own only for an incomplete line and for replies not yet read; both are bounded.
+//! read, and else after a millisecond, so that no sender can starve the others or delay their records. For fifty sources and
+//! more with a log on disk it is up to twenty milliseconds after the last time: a write takes some ten microseconds, whatever is in it. A
+//! connection holds memory of its own only for an incomplete line and for replies not yet read; both are bounded.
 //!
 //! **Cost:** two system calls a round and connection (one to find that there is no more). Bytes are
 //! parsed where `read` put them.
@@ -48,8 +49,13 @@ use listener::{Comer, Listener, Listening};
 const READ_BYTES: usize = 256 * 1024;
 /// What a frame has besides its payload, which is bounded like a line.
 const FRAME_HEAD: usize = 16;
-/// How long records may wait for others while there is more to read.
-const FLUSH: Duration = Duration::from_millis(1);
+/// How long records may wait for others while there is more to read: ten times what it takes to write the batches that were handed over
+/// last to disk, at some ten microseconds each, so that this is a small part of the time however many sources there are.
+const WAIT_PER_WRITE: Duration = Duration::from_micros(100);
+const MIN_WAIT: Duration = Duration::from_millis(1);
+const MAX_WAIT: Duration = Duration::from_millis(20);
+/// Where it is longer than this, they wait for others that may still be on their way, too.
+const SHORT: Duration = Duration::from_millis(5);
 /// Replies a client may leave unread before it is dropped.
 const MAX_UNREAD: usize = 64 * 1024;
 /// An incomplete line's buffer is given back when it was larger than this.
@@ -206,6 +212,8 @@ struct Service {
     ready: VecDeque<usize>,
     /// When everything was handed over last.
     flushed: Instant,
+    /// How long to wait from then on, if there is more to read.
+    wait: Duration,
     /// Those of senders that are to be told what is committed.
     telling: VecDeque<usize>,
     /// Those that have only to read their summary.
@@ -250,6 +258,7 @@ impl Service {
             kept: 0,
             ready: VecDeque::new(),
             flushed: Instant::now(),
+            wait: MIN_WAIT,
             telling: VecDeque::new(),
             closing: Vec::new(),
             accept_at: None,
@@ -299,8 +308,7 @@ impl Service {
             self.keep();
             self.look();
             if self.is_flush_due() {
-                self.shared.lanes.flush();
-                self.flushed = Instant::now();
+                self.flush();
                 self.tell();
             }
             self.close_lingering();
@@ -316,6 +324,8 @@ impl Service {
         }
         let accept = self.accept_at.map(|at| at.saturating_duration_since(Instant::now()));
         let retry = self.shared.lanes.is_pending().then_some(RETRY);
+        let waits = self.wait > SHORT && (retry.is_some() || !self.telling.is_empty());
+        let due = waits.then(|| self.wait.saturating_sub(self.flushed.elapsed()));
         let linger = (!self.closing.is_empty()).then_some(LINGER / 5);
         // A connection that sends nothing keeps its source, too.
         let keep = (!self.conns.is_empty()).then(|| self.shared.lanes.period());
@@ -323,13 +333,21 @@ impl Service {
         let look = (self.guard.wants_token() && !self.conns.is_empty()).then_some(LOOK);
         let now = Instant::now();
         let resume = self.paused.iter().map(|(_, until)| until.saturating_duration_since(now)).min();
-        [accept, retry, linger, keep, look, resume].into_iter().flatten().min()
+        [accept, retry, due, linger, keep, look, resume].into_iter().flatten().min()
     }
 
     /// Everything leaves before the next wait, so that no record is as old as its connection is slow. As long as there is more
-    /// to read, it is once in a while: a batch is the larger, and the cheaper for an event, the more has come of its source.
+    /// to read, or many sources write to disk, it is once in a while: a batch is the larger, and the cheaper for an event, the
+    /// more has come of its source.
     fn is_flush_due(&self) -> bool {
-        self.ready.is_empty() || self.flushed.elapsed() >= FLUSH
+        self.ready.is_empty() && self.wait <= SHORT || self.flushed.elapsed() >= self.wait
+    }
+
+    fn flush(&mut self) {
+        let writes = u32::try_from(self.shared.lanes.writes()).unwrap_or(u32::MAX);
+        self.shared.lanes.flush();
+        self.flushed = Instant::now();
+        self.wait = WAIT_PER_WRITE.saturating_mul(writes).clamp(MIN_WAIT, MAX_WAIT);
     }
 
     /// Keeps the sources of all connections, once an epoch.
