@@ -1,10 +1,13 @@
-//! More at a time than the receiver has memory for: those beyond it are told to come again, in the way of the protocol, and nothing is lost.
+//! Much at a time. More than the receiver has memory for: those beyond it are told to come again, in the way of the protocol. Of many
+//! sources: it is written to disk in few batches. Nothing is lost in either case.
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::seat::{Endpoint, Seat};
+use crate::seat::{Endpoint, JUMPSEAT, Seat};
 use support::{eventually, free_port, temp_dir};
 
 const SPANS: usize = 500;
@@ -60,6 +63,45 @@ fn who_comes_when_memory_is_full_comes_again_and_nothing_is_lost() {
     });
     assert_eq!(own(&endpoint, "busy"), refused as u64);
     assert_eq!((own(&endpoint, "refused"), own(&endpoint, "memory")), (0, 0));
+}
+
+/// Lines of many sources in turn over one connection, by a sender that is told what is committed, and waits for that.
+#[test]
+fn events_of_many_sources_are_committed_in_few_writes_and_a_lone_one_at_once() {
+    const SOURCES: usize = 200;
+    const EACH: usize = 300;
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let endpoint = seat.serve([]);
+    seat.wait_for_socket();
+    let feed = |lines: String| {
+        let path = dir.path().join("lines");
+        fs::write(&path, lines).expect("ours");
+        let mut feed = Command::new(JUMPSEAT)
+            .args(["feed", "--quiet", "--sender", "the file", "--socket"])
+            .args([seat.socket(), path])
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program is built");
+        eventually("all to be committed", || feed.try_wait().expect("it is ours"));
+        let said = feed.wait_with_output().expect("it has ended");
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    };
+    let line = |source: usize, n: usize| format!("{{\"source\":\"s{source}\",\"type\":\"a\",\"n\":{n}}}\n");
+    let lines = |each: usize| (0..SOURCES * each).map(|n| line(n % SOURCES, n)).collect::<String>();
+    feed(lines(EACH));
+    let all = |metric: &str, each: usize| {
+        let text = endpoint.run("pminfo", ["-f", metric]).ok();
+        let of_source = |source: usize| text.contains(&format!("or \"s{source}\"] value {each}\n"));
+        (0..SOURCES).all(of_source).then_some(())
+    };
+    eventually("all to be counted", || all("jumpseat.source.received", EACH));
+    all("jumpseat.source.missed", 0).expect("nothing is lost");
+    // One more, behind all of these: it does not wait for others.
+    feed(lines(EACH) + &line(7, 0));
+    let text = endpoint.run("pminfo", ["-f", "jumpseat.source.received"]).ok();
+    assert!(text.contains(&format!("or \"s7\"] value {}\n", EACH + 1)), "{text}");
+    all("jumpseat.source.missed", 0).expect("nothing is lost");
 }
 
 /// A request of spans that are like each other.
