@@ -12,7 +12,8 @@
 //! * `kinds`: the list of kinds of sources, each with its check, its start and its metrics.
 //! * `load`: a configuration file, read and checked; `reload`: the same while the agent runs.
 //! * `metrics`: tables of metrics over the state.
-//! * `reach`, `confine`: what the process gives up, and what a reload may still reach; `agent`: all put together.
+//! * `reach`, `confine`: what the process gives up, and what a reload may still reach; `housekeeper`, with `trim`: what is done although nothing
+//!   comes; `agent`: all put together.
 //! * [`changes`]: what one configuration changes in another; `running`: what an agent that runs has read; [`check`]: a
 //!   configuration against the machine it is for.
 
