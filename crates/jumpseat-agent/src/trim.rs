@@ -6,7 +6,7 @@
 //! A page of these that is needed again comes back from the system's page cache, with its neighbours, in about a
 //! microsecond. Meanwhile it is nobody's, and the first that a system short of memory can do without.
 //!
-//! **Cost:** a third of a millisecond, once, two seconds behind the start. **Brings:** half of the 10 MiB that are resident after a start
+//! **Cost:** a third of a millisecond, once, two seconds behind the start. **Brings:** half of the 11 MiB that are resident after a start
 //! with all kinds of sources (`benches/start.rs`). An idle agent touches a quarter of a megabyte of its code.
 
 use std::fs::File;
