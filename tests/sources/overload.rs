@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::seat::{Endpoint, JUMPSEAT, Seat};
+use crate::seat::{Endpoint, JUMPSEAT, SOURCE, Seat};
 use support::{eventually, free_port, temp_dir};
 
 const SPANS: usize = 500;
@@ -67,15 +67,16 @@ fn who_comes_when_memory_is_full_comes_again_and_nothing_is_lost() {
 
 /// Lines of many sources in turn over one connection, by a sender that is told what is committed, and waits for that.
 #[test]
-fn events_of_many_sources_are_committed_in_few_writes_and_a_lone_one_at_once() {
+fn events_of_many_sources_are_committed_each_once_and_none_is_lost() {
     const SOURCES: usize = 200;
     const EACH: usize = 300;
     let dir = temp_dir();
     let seat = Seat::in_dir(dir.path(), "");
     let config = fs::read_to_string(seat.config()).expect("ours");
     // However little of a machine the agent has: its loop takes all of it in time.
-    fs::write(seat.config(), config.replace("[[socket]]\n", "[[socket]]\npatience_ms = 1000\n"))
-        .expect("ours");
+    let patient = config.replace("[[socket]]\n", "[[socket]]\npatience_ms = 1000\n");
+    assert_ne!(patient, config);
+    fs::write(seat.config(), patient).expect("ours");
     let endpoint = seat.serve([]);
     seat.wait_for_socket();
     let feed = |lines: String| {
@@ -101,10 +102,16 @@ fn events_of_many_sources_are_committed_in_few_writes_and_a_lone_one_at_once() {
     };
     eventually("all to be counted", || all("jumpseat.source.received", EACH));
     all("jumpseat.source.missed", 0).expect("nothing is lost");
-    // One more, behind all of these: it does not wait for others.
+    // Whoever waits in vain for word of what is committed comes again, with what was taken in before.
+    all("jumpseat.source.repeated", 0).expect("nothing was sent again");
+    let refused = endpoint.run("pminfo", ["-f", "jumpseat.source.malformed"]).ok();
+    assert!(refused.contains(&format!("or \"{SOURCE}\"] value 0\n")), "{refused}");
+    // The same file, and one more behind it: that alone is new.
     feed(lines(EACH) + &line(7, 0));
-    let text = endpoint.run("pminfo", ["-f", "jumpseat.source.received"]).ok();
-    assert!(text.contains(&format!("or \"s7\"] value {}\n", EACH + 1)), "{text}");
+    eventually("the one more", || {
+        let text = endpoint.run("pminfo", ["-f", "jumpseat.source.received"]).ok();
+        text.contains(&format!("or \"s7\"] value {}\n", EACH + 1)).then_some(())
+    });
     all("jumpseat.source.missed", 0).expect("nothing is lost");
 }
 

@@ -68,7 +68,7 @@ pub struct State {
     pub(crate) sources: Sources,
     /// Events by source and type.
     pub(crate) types: EventTypes,
-    /// What spans tell, by source and name.
+    /// What spans tell, by source and name. In memory of its own, as `derived` is: the start moves the state, on the stack.
     pub(crate) spans: Box<Spans>,
     /// Event fields.
     pub(crate) fields: Fields,

@@ -49,12 +49,13 @@ use listener::{Comer, Listener, Listening};
 const READ_BYTES: usize = 256 * 1024;
 /// What a frame has besides its payload, which is bounded like a line.
 const FRAME_HEAD: usize = 16;
-/// How long records may wait for others while there is more to read: ten times what it takes to write the batches that were handed over
-/// last to disk, at some ten microseconds each, so that this is a small part of the time however many sources there are.
-const WAIT_PER_WRITE: Duration = Duration::from_micros(100);
+/// How long records may wait for others while there is more to read, at least and at most.
 const MIN_WAIT: Duration = Duration::from_millis(1);
 const MAX_WAIT: Duration = Duration::from_millis(20);
-/// Where it is longer than this, they wait for others that may still be on their way, too.
+/// Between these it is so long for each batch that was written to disk the last time: ten times what writing one takes, so that it is a small
+/// part of the time however many sources there are.
+const WAIT_PER_WRITE: Duration = Duration::from_micros(100);
+/// Where the wait is longer than this, records wait for those that may still be on their way, too.
 const SHORT: Duration = Duration::from_millis(5);
 /// Replies a client may leave unread before it is dropped.
 const MAX_UNREAD: usize = 64 * 1024;
@@ -212,7 +213,7 @@ struct Service {
     ready: VecDeque<usize>,
     /// When everything was handed over last.
     flushed: Instant,
-    /// How long to wait from then on, if there is more to read.
+    /// How long others may be waited for from then on.
     wait: Duration,
     /// Those of senders that are to be told what is committed.
     telling: VecDeque<usize>,
@@ -343,11 +344,11 @@ impl Service {
         self.ready.is_empty() && self.wait <= SHORT || self.flushed.elapsed() >= self.wait
     }
 
+    /// Hands everything over, and says how long it is until the next time.
     fn flush(&mut self) {
-        let writes = u32::try_from(self.shared.lanes.writes()).unwrap_or(u32::MAX);
+        let writes = self.shared.lanes.writes();
         self.shared.lanes.flush();
-        self.flushed = Instant::now();
-        self.wait = WAIT_PER_WRITE.saturating_mul(writes).clamp(MIN_WAIT, MAX_WAIT);
+        (self.flushed, self.wait) = (Instant::now(), wait_behind(writes));
     }
 
     /// Keeps the sources of all connections, once an epoch.
@@ -769,6 +770,11 @@ enum Turn {
     Gone,
 }
 
+/// How long others may be waited for behind a hand-over that wrote so many batches to disk.
+fn wait_behind(writes: usize) -> Duration {
+    WAIT_PER_WRITE.saturating_mul(writes.try_into().unwrap_or(u32::MAX)).clamp(MIN_WAIT, MAX_WAIT)
+}
+
 fn listen(config: &SocketConfig, outlet: &Outlet) -> Result<Listening, StartError> {
     let Some(address) = &config.listen else {
         let group = group_of(config)?;
@@ -878,4 +884,18 @@ fn take_over(conn: &mut Conn, shared: &mut Shared) -> Turn {
     }
     conn.intake.finish(&[], arrived, shared, &mut conn.replies);
     Turn::Ended
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_writes_to_disk_for_many_waits_for_long() {
+        for (writes, millis) in [(0, 1), (10, 1), (50, 5), (51, 5), (120, 12), (200, 20), (usize::MAX, 20)] {
+            assert_eq!(wait_behind(writes).as_millis(), millis, "{writes}");
+        }
+        // As soon as there is nothing more to read, up to here.
+        assert!(wait_behind(50) <= SHORT && wait_behind(51) > SHORT);
+    }
 }
