@@ -128,18 +128,23 @@ static void register_all(void)
     }
 }
 
+/* All names in one call, and all descriptors: as whoever has many of them asks for them. */
 static void look_up(const char *format, int count)
 {
-    char name[64];
-    const char *names[1] = { name };
-    pmDesc desc;
+    char (*texts)[64] = calloc(count, sizeof *texts);
+    const char **names = calloc(count, sizeof *names);
+    pmDesc *descs = calloc(count, sizeof *descs);
     for (int i = 0; i < count; i++) {
-        int code;
-        snprintf(name, sizeof name, format, i);
-        if ((code = pmLookupName(1, names, &pmids[i])) < 0 || (code = pmLookupDesc(pmids[i], &desc)) < 0)
-            fail(name, code);
-        types[i] = desc.type;
+        snprintf(texts[i], sizeof texts[i], format, i);
+        names[i] = texts[i];
     }
+    check(format, pmLookupName(count, names, pmids) == count ? 0 : PM_ERR_NAME);
+    check(format, pmLookupDescs(count, pmids, descs) == count ? 0 : PM_ERR_PMID);
+    for (int i = 0; i < count; i++)
+        types[i] = descs[i].type;
+    free(texts);
+    free(names);
+    free(descs);
 }
 
 static double number(const pmValueSet *set, int at, int type)

@@ -33,13 +33,16 @@ pub(crate) fn open(archive: &Archive, registry: &SharedRegistry) -> Context {
     Context::new(Box::new(provider), registry.clone())
 }
 
-/// The identifiers of metrics whose names are numbered; their descriptors have been asked for.
+/// The identifiers of metrics whose names are numbered, and their types: all names in one call, and all descriptors, as whoever has
+/// many of them asks for them.
 pub(crate) fn look_up(context: &mut Context, prefix: &str, count: usize) -> (Vec<Pmid>, Vec<ValueType>) {
-    let metric = |n: usize| {
-        let pmid = context.pmid(&format!("{prefix}{n}")).expect("it is there");
-        (pmid, context.desc(pmid).expect("it binds").value_type)
-    };
-    (0..count).map(metric).unzip()
+    let names: Vec<String> = (0..count).map(|n| format!("{prefix}{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let pmids = context.lookup_names(&names).expect("they are asked for");
+    let pmids: Vec<Pmid> = pmids.into_iter().map(|pmid| pmid.expect("it is there")).collect();
+    let descs = context.descs(&pmids).expect("they are asked for");
+    let types = descs.into_iter().map(|desc| desc.expect("it binds").value_type).collect();
+    (pmids, types)
 }
 
 /// How the values of a fetch are read.
