@@ -212,23 +212,26 @@ pub fn put_record<E: ByteOrder>(
     out.extend_from_slice(header);
 }
 
+/// Texts up to this length are copied without a call.
+const SHORT: usize = 32;
+
 /// Appends a parameter, pad bytes zero. The caller has made sure that the value fits [`MAX_LEN`].
 #[inline]
 pub fn put_param<E: ByteOrder>(out: &mut Vec<u8>, pmid: Pmid, param: &Param<'_>) {
-    // Texts are of any length: copied where they go. Numbers are put together on the stack and copied at once, as one
-    // length check is cheaper than three.
-    if let Param::String(bytes) | Param::Aggregate(bytes) = *param {
+    let (at, len) = (out.len(), param.packed_len());
+    if len <= PARAM_HEADER + SHORT {
+        // Room for the longest, whatever this one is: as much as is known beforehand is appended without a call. And written where it
+        // stays: a processor waits for what it has just written in parts, if that is read again as a whole.
+        out.extend_from_slice(&[0; PARAM_HEADER + SHORT]);
+        write_param::<E>(&mut out[at..at + len], pmid, param);
+        out.truncate(at + len);
+    } else if let Param::String(bytes) | Param::Aggregate(bytes) = *param {
         let mut header = [0; PARAM_HEADER];
         write_param_header::<E>(&mut header, pmid, param);
         out.extend_from_slice(&header);
         out.extend_from_slice(bytes);
         out.extend_from_slice(&[0; 3][..pad4(bytes.len()) - bytes.len()]);
-        return;
     }
-    let mut fixed = [0; PARAM_HEADER + 8];
-    let fixed = &mut fixed[..param.packed_len()];
-    write_param::<E>(fixed, pmid, param);
-    out.extend_from_slice(fixed);
 }
 
 /// Writes a record header into `out`, which is of that length. Seconds beyond 32 bits are cut in the EVENT
@@ -279,9 +282,12 @@ pub(crate) fn write_param<E: ByteOrder>(out: &mut [u8], pmid: Pmid, param: &Para
 #[inline(always)]
 fn copy_text(out: &mut [u8], text: &[u8]) {
     match text.len() {
-        // Two words that overlap.
+        // In two pieces that overlap.
+        17..=SHORT => copy_ends::<16>(out, text),
         8..=16 => copy_ends::<8>(out, text),
         4..=7 => copy_ends::<4>(out, text),
+        // The first, the middle and the last.
+        len @ 1..=3 => [0, len / 2, len - 1].into_iter().for_each(|at| out[at] = text[at]),
         len => out[..len].copy_from_slice(text),
     }
 }
@@ -330,8 +336,12 @@ mod tests {
             let param = Param::String(&text[..len]);
             let mut out = vec![0xff; param.packed_len()];
             write_param::<byteorder::BigEndian>(&mut out, Pmid(7), &param);
-            let mut expected = Vec::new();
-            put_param::<byteorder::BigEndian>(&mut expected, Pmid(7), &param);
+            let mut put = vec![1];
+            put_param::<byteorder::BigEndian>(&mut put, Pmid(7), &param);
+            let mut expected = [[0, 0, 0, 7], (6 << 24 | (4 + len as u32)).to_be_bytes()].concat();
+            expected.extend(&text[..len]);
+            expected.resize(param.packed_len(), 0);
+            assert_eq!(put[1..], expected, "{len}");
             assert_eq!(out, expected, "{len}");
         }
     }
