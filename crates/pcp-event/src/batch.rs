@@ -242,7 +242,7 @@ pub struct RecordWriter<'a> {
     flags: EventFlags,
 }
 
-impl<'a> RecordWriter<'a> {
+impl RecordWriter<'_> {
     /// Adds a parameter. `pmid` must have a name and a descriptor of this type, or archives break
     /// (`docs/pcp/events.md` 3.11). A record that grows beyond [`MAX_RECORD`] is refused at commit;
     /// [`RecordWriter::room`] tells beforehand.
@@ -257,15 +257,19 @@ impl<'a> RecordWriter<'a> {
         }
     }
 
-    /// Adds so many parameters that are packed already, as `put_param` does it, under the same conditions.
+    /// Adds so many parameters that are packed already, as `put_param` does it, under the same conditions. Gives them where they are
+    /// now, to change values of a fixed length; nothing once the record is too large.
     #[inline]
-    pub fn packed(&mut self, count: i32, params: &[u8]) {
+    pub fn packed(&mut self, count: i32, params: &[u8]) -> &mut [u8] {
         let at = self.start + self.len;
         self.len = self.len.saturating_add(params.len());
-        if self.len <= MAX_RECORD {
-            self.batch.room(at, params.len()).copy_from_slice(params);
-            self.nparams += count;
+        if self.len > MAX_RECORD {
+            return &mut [];
         }
+        let room = self.batch.room(at, params.len());
+        room.copy_from_slice(params);
+        self.nparams += count;
+        room
     }
 
     /// Packed bytes of the record so far.
@@ -283,16 +287,17 @@ impl<'a> RecordWriter<'a> {
     ///
     /// # Errors
     /// Why it cannot be; the batch is as it was.
-    pub fn commit(self) -> Result<(), RecordError> {
+    pub fn commit(mut self) -> Result<(), RecordError> {
         self.finish().map(|_| ())
     }
 
-    /// Makes the record part of the batch, and gives the batch back.
+    /// Makes the record part of the batch, and gives the batch. The writer stays where it is: what was just written in parts and is
+    /// moved as a whole is what processors wait for. Nothing more can be done with it.
     ///
     /// # Errors
     /// As [`RecordWriter::commit`].
     #[inline]
-    pub fn finish(self) -> Result<&'a mut Batch, RecordError> {
+    pub fn finish(&mut self) -> Result<&mut Batch, RecordError> {
         if self.len > MAX_RECORD {
             return Err(RecordError::TooLarge { len: self.len });
         }
@@ -311,6 +316,8 @@ impl<'a> RecordWriter<'a> {
             self.batch.latest = Some(self.time);
         }
         self.batch.flags |= self.flags;
+        // As if it were too large already: what comes now is refused.
+        self.len = MAX_RECORD + 1;
         Ok(self.batch)
     }
 }
@@ -334,6 +341,18 @@ mod tests {
 
     fn time(sec: i64) -> Timestamp {
         Timestamp::new(sec, 123_456_789)
+    }
+
+    #[test]
+    fn nothing_more_can_be_done_with_a_finished_record() {
+        let mut batch = Batch::default();
+        let mut record = batch.record(time(1), EventFlags::POINT);
+        record.param(PMID, Param::U32(1));
+        let len = record.finish().expect("it is small").bytes().len();
+        record.param(PMID, Param::U32(2));
+        assert!(record.packed(1, &[0; 12]).is_empty());
+        assert!(matches!(record.finish(), Err(RecordError::TooLarge { .. })));
+        assert_eq!((batch.len(), batch.bytes().len()), (1, len));
     }
 
     #[test]

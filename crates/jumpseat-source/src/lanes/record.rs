@@ -12,7 +12,7 @@ use crate::delivery::Arrival;
 use crate::registry::{FieldMemo, WellKnown};
 use pcp_event::batch::{Batch, RecordError, RecordWriter};
 use pcp_event::{EventFlags, Param};
-use pcp_model::Timestamp;
+use pcp_model::{Pmid, Timestamp};
 
 /// What has to be known of a record before its first parameter.
 #[derive(Clone, Copy, Debug)]
@@ -119,10 +119,17 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Adds so many parameters that are packed already, with metrics that [`super::Lanes::own`] has told in this epoch.
+    /// Adds so many parameters that are packed already, with metrics that [`super::Lanes::own`] has told in this epoch. Gives them where
+    /// they are now, to change values of a fixed length; nothing of a record that is too large.
     #[inline]
-    pub fn packed(&mut self, count: i32, params: &[u8]) {
-        self.writer.packed(count, params);
+    pub fn packed(&mut self, count: i32, params: &[u8]) -> &mut [u8] {
+        self.writer.packed(count, params)
+    }
+
+    /// Adds a parameter with a metric that [`super::Lanes::own`] has told in this epoch.
+    #[inline(always)] // where the type is known, nothing is left of what to do for others
+    pub fn own(&mut self, pmid: Pmid, value: Param<'_>) {
+        self.writer.param(pmid, value);
     }
 
     /// Notes that something was cut off the event.
@@ -132,18 +139,17 @@ impl<'a> Record<'a> {
     }
 
     /// Makes it part of the batch and counts it, has the settings of its source decide about it, and hands the batch
-    /// over if it is full.
+    /// over if it is full. Nothing more can be done with it, which stays where it is: to move it would take longer than all else.
     ///
     /// # Errors
     /// It is too large; then it leaves no trace.
     #[inline]
-    pub fn commit(self) -> Result<(), RecordError> {
-        // Taken apart, as the writer is used up while the rest still is needed.
+    pub fn commit(&mut self) -> Result<(), RecordError> {
         let Record { at, numbered, writer, account, policy, names, outbox, folded, is_truncated } = self;
         // From here on the record is in the batch; counting comes only now, so that a refused one is not counted.
         let batch = writer.finish()?;
-        account.tallies.folded += folded;
-        account.tallies.truncated += u64::from(is_truncated);
+        account.tallies.folded += *folded;
+        account.tallies.truncated += u64::from(*is_truncated);
         let (registry, source) = ((&**names.registry(), names.taker), account.source());
         if let Some(event_type) = account.types.count(at.event_type, at.flags, registry, source) {
             names.registry().span(event_type, names.taker);
@@ -151,11 +157,11 @@ impl<'a> Record<'a> {
         // Before the policy: what it drops or holds is to be told by the next flush all the same.
         outbox.mark(account);
         if policy.has_a_say(at.time, at.arrival.time)
-            && policy.apply((at.arrival, numbered), batch, account, names, outbox) == Verdict::Gone
+            && policy.apply((at.arrival, *numbered), batch, account, names, outbox) == Verdict::Gone
         {
             return Ok(());
         }
-        if let Some(numbered) = numbered {
+        if let Some(numbered) = *numbered {
             account.marks.raise(numbered);
             account.marks.numbered += 1;
         }

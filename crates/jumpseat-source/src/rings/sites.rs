@@ -400,9 +400,10 @@ fn said<'a>(known: &Known, message: &Message<'a>) -> Option<&'a [u8]> {
 #[inline]
 fn put_origin(known: &Known, record: &mut Record<'_>) {
     if known.packed.count as usize == known.origin.len() {
-        return record.packed(known.packed.count, &known.packed.bytes);
+        record.packed(known.packed.count, &known.packed.bytes);
+    } else {
+        known.origin.iter().for_each(|(field, value)| record.interned(field, value.param()));
     }
-    known.origin.iter().for_each(|(field, value)| record.interned(field, value.param()));
 }
 
 /// What is known of the thread of a message, as far as it is wanted: places in [`THREAD`], and values.

@@ -1,8 +1,8 @@
 //! From an event's format to a decode plan, and from a kernel record to a packed one.
 //!
 //! A plan is made when an event comes for the first time: only then do its fields get metrics. Writing a record
-//! looks nothing up and allocates nothing: most of its parameters have a place in the kernel's record and a head that are the same in
-//! all of them. They are put together apart, and go into the batch at once.
+//! looks nothing up and allocates nothing: parameters that are as long in all of its records, which are numbers and the name of the event, lie
+//! packed in the plan. They are copied where they go, one copy for all that lie side by side, and numbers put into them there.
 
 use std::cell::Cell;
 use std::fmt::Write as _;
@@ -22,57 +22,93 @@ const MAX_LIST: usize = 4096;
 /// How the records of one event are written.
 #[derive(Debug)]
 pub struct Plan {
-    /// The parameter that says which event it is.
-    name: Vec<u8>,
     slot: TypeSlot,
-    cpu: Target,
-    comm: Option<Target>,
     steps: Vec<Step>,
-    /// When the registry was told that its fields are in use.
+    wants_comm: bool,
+    /// The fields with a metric of their own.
+    own: Vec<InternedField>,
+    /// When the registry was told that these are in use.
     epoch: Cell<u32>,
     /// Its records have at least so many bytes.
     least: usize,
 }
 
-/// How a parameter is written. Places are within the least that a record has.
+/// How parameters are written, one behind the other.
 #[derive(Debug)]
 enum Step {
-    /// A number of four bytes, with the head of its parameter.
-    Word { at: usize, head: [u8; PARAM_HEADER], to: InternedField },
-    /// One of eight.
-    Long { at: usize, head: [u8; PARAM_HEADER], to: InternedField },
+    /// Those that differ in numbers alone.
+    Packed(Packed),
+    /// The CPU.
+    Cpu(Target),
+    /// The command, if it is known.
+    Comm(Target),
+    /// A text with a metric of its own: apart, as what a value is need not be told in memory then.
+    Text(FormatField, Pmid),
     /// Whatever else.
     Field { field: FormatField, decode: Decode, to: Target },
+}
+
+/// Parameters with the numbers left open.
+#[derive(Debug, Default)]
+struct Packed {
+    params: Vec<u8>,
+    count: i32,
+    /// Where numbers are in the kernel's record, which has so many bytes at least, and where they go: those of four bytes, and of eight.
+    words: Vec<(usize, usize)>,
+    longs: Vec<(usize, usize)>,
+    /// Where the CPU goes.
+    cpu: Option<usize>,
+}
+
+impl Packed {
+    /// One more parameter. Gives where its value goes.
+    fn push(&mut self, pmid: Pmid, value: &Param<'_>) -> usize {
+        let at = self.params.len() + PARAM_HEADER;
+        put_param::<BigEndian>(&mut self.params, pmid, value);
+        self.count += 1;
+        at
+    }
+
+    #[inline]
+    fn write(&self, record: &[u8], cpu: u32, out: &mut Record<'_>) {
+        let params = out.packed(self.count, &self.params);
+        self.words.iter().for_each(|(from, to)| put::<4>(params, *to, bytes(record, *from)));
+        self.longs.iter().for_each(|(from, to)| put::<8>(params, *to, bytes(record, *from)));
+        if let Some(to) = self.cpu {
+            put(params, to, cpu.to_be_bytes());
+        }
+    }
 }
 
 /// Where a field's values go.
 #[derive(Debug)]
 enum Target {
-    /// To a metric that all agents have.
-    Known(Pmid),
-    /// To one of its own.
-    Own(Pmid, InternedField),
+    /// To a metric.
+    Own(Pmid),
     /// To the one that has all others.
     Folded(InternedField),
 }
 
 impl Target {
-    fn new(lanes: &mut Lanes, name: &[u8], value_type: ValueType) -> Target {
-        let field = lanes.intern(name, value_type);
+    /// That of a field, which is noted if it has a metric of its own.
+    fn new(lanes: &mut Lanes, own: &mut Vec<InternedField>, (name, value_type): (&str, ValueType)) -> Target {
+        let field = lanes.intern(name.as_bytes(), value_type);
         match lanes.own(&field) {
-            Some(pmid) => Target::Own(pmid, field),
+            Some(pmid) => {
+                own.push(field);
+                Target::Own(pmid)
+            }
             None => Target::Folded(field),
         }
     }
-}
 
-/// Memory for records that are being written.
-#[derive(Debug, Default)]
-pub struct Memory {
-    /// For values that become text.
-    text: String,
-    /// Packed parameters.
-    params: Vec<u8>,
+    #[inline]
+    fn write(&self, value: Param<'_>, out: &mut Record<'_>) {
+        match self {
+            Target::Own(pmid) => out.own(*pmid, value),
+            Target::Folded(field) => out.interned(field, value),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -196,30 +232,40 @@ impl Plan {
         let own = fields.iter().filter(|(_, decode)| !matches!(decode, Decode::Line));
         let own = own.map(|(field, decode)| (field.name.as_str(), decode.value_type()));
         lanes.prepare(&own.chain([cpu]).chain(comm).collect::<Vec<_>>());
-        let steps = fields.iter().map(|(field, decode)| Step::new(field, *decode, lanes)).collect();
-        let mut target =
-            |(name, value_type): (&str, ValueType)| Target::new(lanes, name.as_bytes(), value_type);
-        let (cpu, comm) = (target(cpu), comm.map(target));
-        let mut name = Vec::new();
-        let value = Param::String(format.name.as_bytes());
-        put_param::<BigEndian>(&mut name, lanes.known(WellKnown::Type), &value);
+        let (mut steps, mut own) = (Vec::new(), Vec::new());
+        let name = Param::String(format.name.as_bytes());
+        packed(&mut steps).push(lanes.known(WellKnown::Type), &name);
+        match Target::new(lanes, &mut own, cpu) {
+            Target::Own(pmid) => {
+                let packed = packed(&mut steps);
+                packed.cpu = Some(packed.push(pmid, &Param::U32(0)));
+            }
+            folded => steps.push(Step::Cpu(folded)),
+        }
+        steps.extend(comm.map(|comm| Step::Comm(Target::new(lanes, &mut own, comm))));
+        for (field, decode) in fields {
+            let to = match decode {
+                Decode::Line => Target::Own(lanes.known(WellKnown::Message)),
+                _ => Target::new(lanes, &mut own, (&field.name, decode.value_type())),
+            };
+            add(&mut steps, field, decode, to);
+        }
         Plan {
             slot: lanes.type_slot(lane, Some(format.name.as_bytes())),
-            name,
-            cpu,
-            comm,
             least: format.fields.iter().map(|field| field.offset + field.size).max().unwrap_or(0),
+            wants_comm: comm.is_some(),
             steps,
+            own,
             epoch: Cell::new(lanes.epoch()),
         }
     }
 
     /// Whether its records want the command.
     pub fn wants_comm(&self) -> bool {
-        self.comm.is_some()
+        self.wants_comm
     }
 
-    /// Writes a record of the kernel's into the lane's batch.
+    /// Writes a record of the kernel's into the lane's batch. `text`: memory for values that become text.
     ///
     /// # Errors
     /// The record is shorter than the event's format says; nothing was written.
@@ -230,7 +276,7 @@ impl Plan {
         about: &About<'_>,
         lanes: &mut Lanes,
         lane: LaneId,
-        Memory { text, params }: &mut Memory,
+        text: &mut String,
     ) -> Result<(), Malformed> {
         // Fields are read without another look at the record's length.
         if record.len() < self.least {
@@ -239,9 +285,7 @@ impl Plan {
         if self.epoch.replace(lanes.epoch()) != lanes.epoch() {
             self.keep_fields(lanes);
         }
-        params.clear();
-        let span_id = lanes.known(WellKnown::SpanIdU64);
-        let out = lanes.begin(At {
+        let mut out = lanes.begin(At {
             // All CPUs are one connection to the accounting.
             arrival: Arrival { conn: 0, time: about.arrived },
             lane,
@@ -249,83 +293,75 @@ impl Plan {
             time: about.time,
             flags: about.span.map_or(EventFlags::POINT, |(phase, _)| phase | EventFlags::ID),
         });
-        let mut packer = Packer { out, params, count: 0 };
         if let Some((_, id)) = about.span {
             // First of all parameters, as the flag ID says.
-            packer.own(span_id, Param::U64(id));
-        }
-        packer.packed(&self.name);
-        packer.put(&self.cpu, Param::U32(about.cpu));
-        if let Some(comm) = self.comm.as_ref().filter(|_| !about.comm.is_empty()) {
-            packer.put(comm, Param::String(about.comm));
+            out.known(WellKnown::SpanIdU64, Param::U64(id));
         }
         for step in &self.steps {
             match step {
-                Step::Word { at, head, .. } => packer.number(head, bytes::<4>(record, *at)),
-                Step::Long { at, head, .. } => packer.number(head, bytes::<8>(record, *at)),
+                Step::Packed(packed) => packed.write(record, about.cpu, &mut out),
+                Step::Cpu(to) => to.write(Param::U32(about.cpu), &mut out),
+                Step::Comm(to) if !about.comm.is_empty() => to.write(Param::String(about.comm), &mut out),
+                Step::Comm(_) => {}
+                Step::Text(field, to) => match field.bytes(record) {
+                    Some(bytes) => out.own(*to, Param::String(self::text(bytes))),
+                    None => out.truncated(),
+                },
                 Step::Field { field, decode, to } => {
                     let Some(bytes) = field.bytes(record) else {
                         // It is said to be beyond the record's end.
-                        packer.out.truncated();
+                        out.truncated();
                         continue;
                     };
                     let (value, is_cut) = decode.value(bytes, text);
                     if is_cut {
-                        packer.out.truncated();
+                        out.truncated();
                     }
-                    packer.put(to, value);
+                    to.write(value, &mut out);
                 }
             }
         }
         // A kernel's record fits a page, and so ours fits the batch.
-        packer.end().commit().map_err(|_| Malformed)
+        out.commit().map_err(|_| Malformed)
     }
 
     /// The registry is to know that the fields are in use.
     #[cold]
     fn keep_fields(&self, lanes: &Lanes) {
-        let keep = |target: &Target| {
-            if let Target::Own(_, field) = target {
-                lanes.own(field);
-            }
-        };
-        [Some(&self.cpu), self.comm.as_ref()].into_iter().flatten().for_each(keep);
-        for step in &self.steps {
-            match step {
-                Step::Word { to, .. } | Step::Long { to, .. } => {
-                    lanes.own(to);
-                }
-                Step::Field { to, .. } => keep(to),
-            }
-        }
+        self.own.iter().for_each(|field| _ = lanes.own(field));
     }
 }
 
-impl Step {
-    fn new(field: &FormatField, decode: Decode, lanes: &mut Lanes) -> Step {
-        let to = match decode {
-            Decode::Line => Target::Known(lanes.known(WellKnown::Message)),
-            _ => Target::new(lanes, field.name.as_bytes(), decode.value_type()),
-        };
-        let at = field.offset;
-        // A field that is wider than its number has it at another place.
-        let width = match field.kind {
-            FieldKind::Int { width, .. } if usize::from(width) == field.size => width,
-            _ => 0,
-        };
-        match (width, to) {
-            (4, Target::Own(pmid, to)) => Step::Word { at, head: head(pmid, decode), to },
-            (8, Target::Own(pmid, to)) => Step::Long { at, head: head(pmid, decode), to },
-            (_, to) => Step::Field { field: field.clone(), decode, to },
-        }
+/// What is packed at the end, to add to it.
+fn packed(steps: &mut Vec<Step>) -> &mut Packed {
+    if !matches!(steps.last(), Some(Step::Packed(_))) {
+        steps.push(Step::Packed(Packed::default()));
+    }
+    match steps.last_mut() {
+        Some(Step::Packed(packed)) => packed,
+        _ => unreachable!("it is there"),
     }
 }
 
-/// The head of a number's parameter.
-fn head(pmid: Pmid, decode: Decode) -> [u8; PARAM_HEADER] {
-    let (mut param, mut text) = (Vec::new(), String::new());
-    put_param::<BigEndian>(&mut param, pmid, &decode.value(&[], &mut text).0);
-    param.first_chunk().copied().unwrap_or_default()
+/// Adds a field, to what is packed if it is a number.
+fn add(steps: &mut Vec<Step>, field: &FormatField, decode: Decode, to: Target) {
+    // A field that is wider than its number has it at another place.
+    let width = match field.kind {
+        FieldKind::Int { width, .. } if usize::from(width) == field.size => width,
+        _ => 0,
+    };
+    match (width, to) {
+        (_, Target::Own(pmid)) if matches!(decode, Decode::Text) => {
+            steps.push(Step::Text(field.clone(), pmid));
+        }
+        (4 | 8, Target::Own(pmid)) => {
+            let packed = packed(steps);
+            let to = packed.push(pmid, &decode.value(&[], &mut String::new()).0);
+            let numbers = if width == 4 { &mut packed.words } else { &mut packed.longs };
+            numbers.push((field.offset, to));
+        }
+        (_, to) => steps.push(Step::Field { field: field.clone(), decode, to }),
+    }
 }
 
 /// The bytes at a place that the record has, in the order of the network.
@@ -338,66 +374,31 @@ fn bytes<const N: usize>(record: &[u8], at: usize) -> [u8; N] {
     bytes
 }
 
-/// Parameters on their way into a record.
-struct Packer<'a> {
-    out: Record<'a>,
-    /// Those that are not there yet, and how many they are.
-    params: &'a mut Vec<u8>,
-    count: i32,
-}
-
-impl<'a> Packer<'a> {
-    #[inline]
-    fn number<const N: usize>(&mut self, head: &[u8; PARAM_HEADER], value: [u8; N]) {
-        self.params.extend_from_slice(head);
-        self.params.extend_from_slice(&value);
-        self.count += 1;
-    }
-
-    #[inline]
-    fn own(&mut self, pmid: Pmid, value: Param<'_>) {
-        put_param::<BigEndian>(self.params, pmid, &value);
-        self.count += 1;
-    }
-
-    /// One that is packed.
-    #[inline]
-    fn packed(&mut self, param: &[u8]) {
-        self.params.extend_from_slice(param);
-        self.count += 1;
-    }
-
-    #[inline]
-    fn put(&mut self, to: &Target, value: Param<'_>) {
-        match to {
-            Target::Known(pmid) | Target::Own(pmid, _) => self.own(*pmid, value),
-            Target::Folded(field) => {
-                self.flush();
-                self.out.interned(field, value);
-            }
-        }
-    }
-
-    #[inline]
-    fn flush(&mut self) {
-        self.out.packed(self.count, self.params);
-        self.params.clear();
-        self.count = 0;
-    }
-
-    /// The record with all of them.
-    #[inline]
-    fn end(mut self) -> Record<'a> {
-        self.flush();
-        self.out
+/// Puts bytes to a place among parameters, if these are there: those of a record that is too large are not.
+#[inline]
+fn put<const N: usize>(params: &mut [u8], at: usize, bytes: [u8; N]) {
+    if let Some(to) = params.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+        *to = bytes;
     }
 }
 
-/// What is before the first NUL.
+/// What is before the first NUL. Names of commands, which most texts are, take no call.
 #[inline]
 fn text(bytes: &[u8]) -> &[u8] {
-    let end = memchr::memchr(0, bytes).unwrap_or(bytes.len());
+    let end = match bytes.try_into() {
+        Ok(name) => first_nul(u128::from_le_bytes(name)),
+        Err(_) => memchr::memchr(0, bytes).unwrap_or(bytes.len()),
+    };
     &bytes[..end]
+}
+
+/// How many of sixteen bytes, the first in the lowest byte, are before the first that is zero.
+#[inline]
+fn first_nul(bytes: u128) -> usize {
+    const ONES: u128 = u128::MAX / 0xff;
+    // A byte less one has its high bit set and had none before: a zero. What is borrowed is borrowed from those above it.
+    let zeros = bytes.wrapping_sub(ONES) & !bytes & (ONES << 7);
+    zeros.trailing_zeros() as usize / 8
 }
 
 /// Numbers with commas between them. Returns whether some were left out.
@@ -513,7 +514,7 @@ mod tests {
         let format = Format::parse("test", SAMPLE).unwrap();
         let plan = Plan::new(&format, &mut lanes, lane, true);
         assert!(!plan.wants_comm(), "it has one itself");
-        plan.write(&record(), &about(None), &mut lanes, lane, &mut Memory::default()).unwrap();
+        plan.write(&record(), &about(None), &mut lanes, lane, &mut String::new()).unwrap();
         let text = |text: &str| format!("{:?}", Param::String(text.as_bytes()));
         let expected = [
             text("test:sample"),
@@ -535,7 +536,7 @@ mod tests {
             format!("{:?}", Param::Aggregate(&[0; 12])),
         ];
         let short = &record()[..99];
-        let refused = plan.write(short, &about(None), &mut lanes, lane, &mut Memory::default());
+        let refused = plan.write(short, &about(None), &mut lanes, lane, &mut String::new());
         lanes.flush();
         let delivery = deliveries.try_recv().expect("records");
         assert_eq!(params(&delivery.batch), expected);
@@ -554,7 +555,7 @@ mod tests {
         let mut record = vec![0; 16];
         record.extend(b"hello\n\0\0");
         let span = Some((EventFlags::START, 9));
-        plan.write(&record, &about(span), &mut lanes, lane, &mut Memory::default()).unwrap();
+        plan.write(&record, &about(span), &mut lanes, lane, &mut String::new()).unwrap();
         let text = |text: &str| format!("{:?}", Param::String(text.as_bytes()));
         let expected = [
             "U64(9)".into(),
@@ -571,10 +572,19 @@ mod tests {
 
     proptest! {
         #[test]
+        fn texts_end_at_the_first_nul(bytes in prop::collection::vec(prop_oneof![0..3u8, any::<u8>()], 0..40)) {
+            let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+            prop_assert_eq!(text(&bytes), &bytes[..end]);
+            if let Some(name) = bytes.first_chunk::<16>() {
+                prop_assert_eq!(text(name), &name[..end.min(16)]);
+            }
+        }
+
+        #[test]
         fn any_record_is_written_or_refused(record in proptest::collection::vec(any::<u8>(), 0..300)) {
             let (mut lanes, lane, _deliveries) = lanes();
             let plan = Plan::new(&Format::parse("test", SAMPLE).unwrap(), &mut lanes, lane, true);
-            let written = plan.write(&record, &about(None), &mut lanes, lane, &mut Memory::default());
+            let written = plan.write(&record, &about(None), &mut lanes, lane, &mut String::new());
             prop_assert_eq!(written.is_ok(), record.len() >= 100);
         }
     }

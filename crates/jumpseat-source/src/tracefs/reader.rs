@@ -17,7 +17,7 @@ use super::config::KernelConfig;
 use super::merge::{Cpus, Item, Progress};
 use super::opener::{Opener, Session};
 use super::page::{Layout, Lost};
-use super::plan::{About, Memory, Plan};
+use super::plan::{About, Plan};
 use super::setup::Opened;
 use super::table::Table;
 use super::{KernelStats, TracefsError};
@@ -88,7 +88,8 @@ struct Sink<'a> {
     /// The newest time given on.
     newest: u64,
     comm: bool,
-    memory: Memory,
+    /// Memory for values that become text.
+    text: String,
     /// Bytes of records that are not counted yet.
     bytes: usize,
     stats: &'a KernelStats,
@@ -170,7 +171,7 @@ impl<'a> Reader<'a> {
                 converter,
                 newest: 0,
                 comm: config.comm,
-                memory: Memory::default(),
+                text: String::new(),
                 bytes: 0,
                 stats,
                 report: Limiter::new(3, Duration::from_secs(10)),
@@ -328,7 +329,7 @@ impl Sink<'_> {
         }
         let about = About { arrived, time: self.converter.realtime(time), cpu, comm, span };
         self.bytes += record.len();
-        if plan.write(record, &about, lanes, lane, &mut self.memory).is_err() {
+        if plan.write(record, &about, lanes, lane, &mut self.text).is_err() {
             lanes.reject(lane, Reason::Frame);
         }
     }
