@@ -274,6 +274,8 @@ fn a_lost_connection_is_told_and_made_again() {
     let mut pmcd = PrivatePmcd::with([AgentSpec::sample()]).start();
     let mut tty = Tty::start(&pmcd, &["sample.long.ten", "mine=2 * sample.long.hundred"]);
     tty.shows("live");
+    // Only what has been seen can be shown on.
+    tty.shows("200");
     pmcd.stop();
     tty.shows("reconnecting");
     tty.shows("10?");
