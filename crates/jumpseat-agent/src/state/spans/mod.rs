@@ -446,8 +446,14 @@ impl Spans {
         span: OpenSpan,
         now: Now,
     ) {
-        if of.early.len() > 0 && self.is_over((of, rule), id, span, now) {
-            return;
+        if of.early.len() > 0
+            && let Some(end) = of.early.remove(id)
+        {
+            if end.ended >= span.began {
+                return self.complete((of, rule), &span, (&end, None), now, |_| {});
+            }
+            // It ended an earlier span with this id, whose START never came.
+            self.orphan(of, end);
         }
         let most = self.limits.max_open as usize;
         if self.open >= most {
@@ -460,7 +466,7 @@ impl Spans {
                 self.make_room(sources, of);
             }
             if most == 0 {
-                return self.give_up_unseen(span);
+                return self.give_up_unseen(&span);
             }
         }
         if let Some(figures) = self.figures(span.name) {
@@ -471,26 +477,6 @@ impl Spans {
             of.duplicates += 1;
             self.give_up(old);
         }
-    }
-
-    /// Completes a span whose END came before its START, if there is such an END. The span is a copy: nothing that is made for nearly all
-    /// others has to be in memory then, from where it is read again as a whole.
-    #[cold]
-    fn is_over(
-        &mut self,
-        (of, rule): (&mut SourceSpans, Option<&Rule>),
-        id: u64,
-        span: OpenSpan,
-        now: Now,
-    ) -> bool {
-        let Some(end) = of.early.remove(id) else { return false };
-        if end.ended < span.began {
-            // It ended an earlier span with this id, whose START never came.
-            self.orphan(of, end);
-            return false;
-        }
-        self.complete((of, rule), &span, (&end, None), now, |_| {});
-        true
     }
 
     /// Gives up on the oldest open span of the source that has the most: of this one, if it has its share, so that one
@@ -632,8 +618,7 @@ impl Spans {
         }
     }
 
-    #[cold]
-    fn give_up_unseen(&mut self, span: OpenSpan) {
+    fn give_up_unseen(&mut self, span: &OpenSpan) {
         self.kept.give_back(span.kept);
         if let Some(figures) = self.figures(span.name) {
             figures.unfinished += 1;
