@@ -464,7 +464,11 @@ mod tests {
     use std::time::Duration;
 
     fn lanes() -> (Lanes, LaneId, crossbeam_channel::Receiver<crate::Delivery>) {
-        let (registry, _) = Registry::open(&RegistryConfig::new(400)).expect("in memory");
+        lanes_of(RegistryConfig::new(400))
+    }
+
+    fn lanes_of(config: RegistryConfig) -> (Lanes, LaneId, crossbeam_channel::Receiver<crate::Delivery>) {
+        let (registry, _) = Registry::open(&config).expect("in memory");
         let (out, deliveries) = crossbeam_channel::bounded(64);
         let mut lanes = Lanes::new(registry, out, Arc::new(|| {}), Duration::ZERO);
         let lane = lanes.source(b"kernel").expect("a source");
@@ -542,6 +546,22 @@ mod tests {
         assert_eq!(params(&delivery.batch), expected);
         assert_eq!(delivery.tallies.received, 1);
         assert_eq!((refused, delivery.batch.len()), (Err(Malformed), 1));
+    }
+
+    #[test]
+    fn fields_without_a_metric_of_their_own_are_told_with_their_names() {
+        let (mut lanes, lane, deliveries) =
+            lanes_of(RegistryConfig { max_fields: 0, ..RegistryConfig::new(400) });
+        let text = "name: two\nID: 5\nformat:\n\
+            \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\
+            \tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n";
+        let plan = Plan::new(&Format::parse("test", text).unwrap(), &mut lanes, lane, true);
+        plan.write(&record()[..24], &about(None), &mut lanes, lane, &mut String::new()).unwrap();
+        lanes.flush();
+        let text = |text: &str| format!("{:?}", Param::String(text.as_bytes()));
+        let expected = ["test:two", "common_cpu=3", "common_pid=1234", "comm=cat"].map(text);
+        let delivery = deliveries.try_recv().expect("records");
+        assert_eq!((params(&delivery.batch), delivery.tallies.folded), (expected.to_vec(), 3));
     }
 
     #[test]
