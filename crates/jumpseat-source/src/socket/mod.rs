@@ -1,6 +1,6 @@
 //! The ingest socket: a thread with a mio event loop that serves all connections, those of a Unix socket, or of a TCP address.
 //!
-//! * `listener`: where they come from; `line`: what they run on. Over TCP they are encrypted and begin with a token.
+//! * `listener`: where they come from; `line`: what they run on; `conn`: one of them, and a read of it. Over TCP they are encrypted and begin with a token.
 //!
 //! Connections take turns: each gets one read of up to 256 KiB a round. Everything is handed over when there is nothing more to
 //! read, and else after a millisecond, so that no sender can starve the others or delay their records. For fifty sources and
@@ -19,15 +19,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use jumpseat_wire::ADMITTED;
 use mio::{Events, Poll, Token, Waker};
-use pcp_net::{
-    End, Holder, Life, Limiter, PeerCredentials, UnixListening, Worker, gives_way, listen_tcp,
-    next_connection,
-};
+use pcp_net::{End, Holder, Life, Limiter, PeerCredentials, Worker, gives_way, next_connection};
 use rustc_hash::FxHashMap;
 use serde_json::json;
 use slab::Slab;
 
-use super::config::{DEFAULT_GROUP, SocketConfig};
+use super::config::SocketConfig;
 use super::delivery::Peer;
 use super::event::Limits;
 use super::guard::Guard;
@@ -36,17 +33,16 @@ use super::intake::{Intake, Shared};
 use super::origin::Origin;
 use super::outlet::Outlet;
 use super::start::StartError;
-use nix::unistd::{Gid, getegid, geteuid, getgroups};
 use pcp_model::Timestamp;
 
+mod conn;
 mod line;
 mod listener;
 
+use conn::{Conn, KEEP_CARRY, Owner, READ_BYTES, Turn, read};
 use line::{Denied, Line, Remote};
-use listener::{Comer, Listener, Listening};
+use listener::{Comer, Listener, Listening, listen};
 
-/// Most bytes of one read.
-const READ_BYTES: usize = 256 * 1024;
 /// What a frame has besides its payload, which is bounded like a line.
 const FRAME_HEAD: usize = 16;
 /// How long records may wait for others while there is more to read, at least and at most.
@@ -59,8 +55,6 @@ const WAIT_PER_WRITE: Duration = Duration::from_micros(100);
 const SHORT: Duration = Duration::from_millis(5);
 /// Replies a client may leave unread before it is dropped.
 const MAX_UNREAD: usize = 64 * 1024;
-/// An incomplete line's buffer is given back when it was larger than this.
-const KEEP_CARRY: usize = 4 * 1024;
 /// How long a client may take to read its summary.
 const LINGER: Duration = Duration::from_secs(5);
 /// After so long without a byte a connection gives way to whoever comes, once all places are taken.
@@ -158,38 +152,6 @@ impl Drop for SocketSource {
         // What was counted is told on; its connections have ended.
         self.stats.connections.store(0, Ordering::Relaxed);
     }
-}
-
-/// Whose a connection is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Owner {
-    /// Of a user of this machine.
-    User(Option<u32>),
-    /// Of somebody at a host.
-    Host(IpAddr),
-}
-
-struct Conn {
-    line: Line,
-    owner: Owner,
-    /// When something came last.
-    heard: Instant,
-    intake: Intake,
-    /// The sender is gone, and what it left is being taken over.
-    inherits: bool,
-    /// An incomplete line.
-    carry: Vec<u8>,
-    /// Replies not yet written.
-    replies: Vec<u8>,
-    written: usize,
-    /// The client has stopped listening.
-    deaf: bool,
-    /// In the queue of those that may have something to read.
-    queued: bool,
-    /// In the list of those that are to be told what is committed.
-    tells: bool,
-    /// The summary is queued; gone when it is written, or at this time.
-    closing: Option<Instant>,
 }
 
 struct Service {
@@ -757,133 +719,9 @@ impl Service {
     }
 }
 
-enum Turn {
-    /// There may be more to read.
-    Again,
-    /// Nothing more for now.
-    Drained,
-    /// There may be more to read, but not yet.
-    Later(Instant),
-    /// The client has sent everything; the summary is among the replies.
-    Ended,
-    /// The connection broke.
-    Gone,
-}
-
 /// How long others may be waited for behind a hand-over that wrote so many batches to disk.
 fn wait_behind(writes: usize) -> Duration {
     WAIT_PER_WRITE.saturating_mul(writes.try_into().unwrap_or(u32::MAX)).clamp(MIN_WAIT, MAX_WAIT)
-}
-
-fn listen(config: &SocketConfig, outlet: &Outlet) -> Result<Listening, StartError> {
-    let Some(address) = &config.listen else {
-        let group = group_of(config)?;
-        let listening = UnixListening::bind_for(&config.path, config.mode, group, &outlet.kept)?;
-        return Ok(Listening::Local(listening));
-    };
-    let listening = listen_tcp(address, &outlet.kept);
-    let failed = |error| StartError::Address { address: address.clone(), error };
-    listening.map(Listening::Remote).map_err(failed)
-}
-
-/// The group that the socket is to have. One that is not configured is no matter of life and death.
-fn group_of(config: &SocketConfig) -> Result<Option<Gid>, StartError> {
-    let group = config.gid().map_err(StartError::Config)?;
-    let Some(gid) = group else {
-        tracing::debug!(
-            "there is no group {DEFAULT_GROUP}: who may send is a matter of this process's group"
-        );
-        return Ok(None);
-    };
-    let is_member =
-        geteuid().is_root() || getegid() == gid || getgroups().is_ok_and(|all| all.contains(&gid));
-    if config.group.is_none() && !is_member {
-        tracing::info!(
-            "{}: not of group {DEFAULT_GROUP}, which this user is no member of",
-            config.path.display()
-        );
-        return Ok(None);
-    }
-    Ok(Some(gid))
-}
-
-/// One read. `buffer` is shared by all connections: what is incomplete is carried over in the connection.
-fn read(conn: &mut Conn, shared: &mut Shared, buffer: &mut [u8]) -> Turn {
-    if conn.closing.is_some() {
-        return Turn::Drained;
-    }
-    if conn.inherits {
-        return take_over(conn, shared);
-    }
-    let now = Instant::now();
-    if let Some(wait) = conn.line.entered().and_then(|Entered { token }| token.wait(now)) {
-        return Turn::Later(now + wait);
-    }
-    let carried = conn.carry.len();
-    if conn.intake.is_held() {
-        let Some(held) = buffer.get_mut(..carried) else {
-            // It is what a read has left of the buffer: cannot happen.
-            return Turn::Gone;
-        };
-        held.copy_from_slice(&conn.carry);
-        return feed(conn, held, shared);
-    }
-    let Some(room) = buffer.get_mut(carried..carried + READ_BYTES) else {
-        // The intake leaves at most a line of the limit: cannot happen.
-        return Turn::Gone;
-    };
-    let read = match conn.line.read(room) {
-        Ok((read, None)) => read,
-        Ok((read, Some(descriptor))) => {
-            conn.intake.descriptor(descriptor, shared);
-            read
-        }
-        Err(error) if error.kind() == ErrorKind::WouldBlock => return Turn::Drained,
-        Err(error) if error.kind() == ErrorKind::Interrupted => return Turn::Again,
-        // A reset is an end, too: whole lines before it count.
-        Err(_) => 0,
-    };
-    conn.heard = Instant::now();
-    if read == 0 {
-        let arrived = Timestamp::from(SystemTime::now());
-        if conn.intake.inherits(shared) {
-            conn.inherits = true;
-            conn.carry = Vec::new();
-            return Turn::Again;
-        }
-        let rest = std::mem::take(&mut conn.carry);
-        conn.intake.finish(&rest, arrived, shared, &mut conn.replies);
-        return Turn::Ended;
-    }
-    buffer[..carried].copy_from_slice(&conn.carry);
-    feed(conn, &buffer[..carried + read], shared)
-}
-
-/// Takes in bytes; what is incomplete, or waits for another turn, is carried over.
-fn feed(conn: &mut Conn, input: &[u8], shared: &mut Shared) -> Turn {
-    let arrived = Timestamp::from(SystemTime::now());
-    let used = conn.intake.feed(input, arrived, shared, &mut conn.replies);
-    conn.carry.clear();
-    if conn.carry.capacity() > KEEP_CARRY {
-        conn.carry.shrink_to(KEEP_CARRY);
-    }
-    conn.carry.extend_from_slice(&input[used..]);
-    if conn.intake.broken {
-        conn.intake.finish(&[], arrived, shared, &mut conn.replies);
-        return Turn::Ended;
-    }
-    Turn::Again
-}
-
-/// A portion of what a sender that is gone has left.
-fn take_over(conn: &mut Conn, shared: &mut Shared) -> Turn {
-    let arrived = Timestamp::from(SystemTime::now());
-    conn.heard = Instant::now();
-    if conn.intake.take_over(arrived, shared) {
-        return Turn::Again;
-    }
-    conn.intake.finish(&[], arrived, shared, &mut conn.replies);
-    Turn::Ended
 }
 
 #[cfg(test)]
