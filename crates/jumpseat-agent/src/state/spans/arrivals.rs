@@ -84,7 +84,7 @@ impl<T: Copy> Arrivals<T> {
     }
 
     /// Takes one out.
-    #[inline]
+    #[inline(always)] // into its one hot caller
     pub(super) fn remove(&mut self, id: u64) -> Option<T> {
         let Arrivals { table, places, .. } = self;
         let entry = table.find_entry(id, |at| places[*at as usize].id == id).ok()?;

@@ -42,7 +42,7 @@ use super::by_inst::ByInst;
 use super::fields::Fields;
 use crate::config::{Config, DimensionsConfig, ObjectiveConfig, ServiceMapConfig, SpansConfig};
 use crate::identity::{bucket_inst, bucket_of};
-use jumpseat_source::registry::{MAX_SENT_NAME, SentName, WellKnown};
+use jumpseat_source::registry::{SentName, WellKnown};
 use jumpseat_source::telling::Telling;
 use pcp_event::EventFlags;
 use pcp_event::batch::{Batch, record_time};
@@ -56,7 +56,7 @@ use ids::IdKeys;
 use objectives::Objectives;
 use series::{AllSeries, Ended, Of, When};
 use service_map::{Role, ServiceMap, Side};
-use source::{EarlyEnd, OpenSpan};
+use source::{EarlyEnd, OpenSpan, Spelling};
 use stats::SLICES;
 use times::{between, nanos};
 
@@ -65,9 +65,8 @@ pub use stats::Span;
 
 /// Most ENDs of a source that wait for their START.
 pub(crate) const MAX_EARLY: usize = 4096;
-/// Most spellings of names that a source remembers, and the longest; others cost a look-up each.
+/// Most spellings of names that a source remembers; others cost a look-up each.
 const MAX_SPELLINGS: usize = 4096;
-const MAX_SPELLING: usize = MAX_SENT_NAME;
 
 /// The span names of all sources and their figures. What is open is with the sources ([`SpansBySource`]).
 #[derive(Debug)]
@@ -284,7 +283,7 @@ impl Spans {
         self.series.span_gone(inst);
         let bounds = self.forget_bounds(inst);
         if let Some(of) = sources.spans(span.source) {
-            of.spellings.retain(|_, known| *known != inst);
+            of.spellings.retain(|spelling| spelling.inst != inst);
         }
         (1 + buckets.len() + bounds) as u64
     }
@@ -446,11 +445,13 @@ impl Spans {
         span: OpenSpan,
         now: Now,
     ) {
+        // To be lent a copy each: what is lent is put in memory in parts, and the processor waits when it is read as a whole at once.
+        let lent = || span;
         if of.early.len() > 0
             && let Some(end) = of.early.remove(id)
         {
             if end.ended >= span.began {
-                return self.complete((of, rule), &span, (&end, None), now, |_| {});
+                return self.complete((of, rule), &lent(), (&end, None), now, |_| {});
             }
             // It ended an earlier span with this id, whose START never came.
             self.orphan(of, end);
@@ -466,7 +467,7 @@ impl Spans {
                 self.make_room(sources, of);
             }
             if most == 0 {
-                return self.give_up_unseen(&span);
+                return self.give_up_unseen(&lent());
             }
         }
         if let Some(figures) = self.figures(span.name) {
@@ -628,15 +629,20 @@ impl Spans {
     /// The instance of a name, as an event has it.
     fn name(&self, of: &mut SourceSpans, source: Inst, name: Option<&[u8]>) -> Option<Inst> {
         let spelling = name.unwrap_or_default();
-        if let Some(inst) = of.spellings.get(spelling) {
-            return Some(*inst);
+        let hash = self.keys.name(spelling);
+        if let Some(hash) = hash
+            && let Some(spelling) = of.spellings.find(hash, |spelling| spelling.hash == hash)
+        {
+            return Some(spelling.inst);
         }
         // The registry knows the name, or `(other)` when there were too many.
         let known = self.by_name.get(&source)?;
         let inst = *known.get(&SentName::of(name)).or_else(|| known.get(&SentName::Other))?;
         // A sender may write a name in endlessly many ways: those beyond cost a look-up each, and no memory.
-        if of.spellings.len() < MAX_SPELLINGS && spelling.len() <= MAX_SPELLING {
-            of.spellings.insert(spelling.into(), inst);
+        if let Some(hash) = hash
+            && of.spellings.len() < MAX_SPELLINGS
+        {
+            of.spellings.insert_unique(hash, Spelling { hash, inst }, |spelling| spelling.hash);
         }
         Some(inst)
     }

@@ -1,6 +1,6 @@
 //! The open spans of one source.
 
-use hashbrown::HashMap;
+use hashbrown::HashTable;
 use rustc_hash::FxHashMap;
 
 use super::arrivals::Arrivals;
@@ -15,12 +15,21 @@ pub struct SourceSpans {
     pub duplicates: u64,
     /// Spans that ended before they began, by their times.
     pub backwards: u64,
-    /// Instances of names as events have them, so that a name is tidied and looked up once.
-    pub(super) spellings: HashMap<Box<[u8]>, Inst>,
+    /// Names as events have them, so that a name is tidied and looked up once.
+    pub(super) spellings: HashTable<Spelling>,
     /// By id, in the order in which their STARTs came.
     pub(super) open: Arrivals<OpenSpan>,
     /// ENDs that wait for their START, by id, in the order in which they came.
     pub(super) early: Arrivals<EarlyEnd>,
+}
+
+/// A name as an event has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spelling {
+    /// Which stands for the name: see [`super::ids::IdKeys::name`].
+    pub hash: u64,
+    /// The name's instance.
+    pub inst: Inst,
 }
 
 /// A span that has begun.

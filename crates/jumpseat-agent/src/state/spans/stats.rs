@@ -71,6 +71,7 @@ impl Span {
 
     /// Counts a span that has ended. `now` is the number of the current slice of time. Gives its coarse bucket if
     /// it is the first in it.
+    #[inline(always)] // into its one hot caller
     pub fn ended(&mut self, nanos: u64, failed: bool, now: u64) -> Option<usize> {
         self.count += 1;
         self.errors += u64::from(failed);
