@@ -286,7 +286,7 @@ impl Decoder {
             }
             to.lanes.number(number);
         }
-        let (arrival, event_type) = (to.arrival, slot);
+        let (arrival, event_type) = (&to.arrival, slot);
         let mut record = to.lanes.begin(At { arrival, lane, event_type, time, flags: record_flags(flags) });
         if flags & EventFlags::ID.0 as u8 != 0 {
             // The ids stand first in the frame as in the record, so one pass in order is enough.

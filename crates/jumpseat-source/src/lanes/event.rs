@@ -24,7 +24,7 @@ impl Lanes {
         // Before the record is begun, as it may have to ask the registry.
         let slot = self.type_slot(lane, event_type);
         let mut record = self.begin(At {
-            arrival,
+            arrival: &arrival,
             lane,
             event_type: slot,
             time: event.time.unwrap_or(arrival.time),

@@ -23,7 +23,7 @@
 //! With a log on disk a batch is in a file before it is handed over, so that what a [`Lanes::flush`] has handed over survives
 //! the death of the process, and of the machine if the log is one that is synced with each batch.
 //!
-//! **Cost:** one allocation a batch, none for large ones whose memory comes back from the core (`spares`). A record is one pass over its fields, a hash look-up each. Settings cost one
+//! **Cost:** one allocation a batch, none where the memory of others comes back from the core (`spares`). A record is one pass over its fields, a hash look-up each. Settings cost one
 //! relaxed load a record while there are none, and the check of the time two comparisons.
 
 mod account;
@@ -445,7 +445,7 @@ impl Lanes {
 
     /// Begins a record. It is part of its lane's batch, and counted, once [`Record::commit`] has returned `Ok`.
     #[inline(always)] // so that what it is made of need not be put together in memory
-    pub fn begin(&mut self, at: At) -> Record<'_> {
+    pub fn begin<'a>(&'a mut self, at: At<'a>) -> Record<'a> {
         self.keep(at.lane);
         let numbered = self.numbered.take();
         let Lane { batch, account, policy, .. } = &mut self.lanes[at.lane.0 as usize];

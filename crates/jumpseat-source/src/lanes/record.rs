@@ -16,9 +16,9 @@ use pcp_model::{Pmid, Timestamp};
 
 /// What has to be known of a record before its first parameter.
 #[derive(Clone, Copy, Debug)]
-pub struct At {
-    /// How it got here.
-    pub arrival: Arrival,
+pub struct At<'a> {
+    /// How it got here: of many records, and so lent, as to copy it with each would take longer than to look.
+    pub arrival: &'a Arrival,
     /// Where it goes.
     pub lane: LaneId,
     /// Where it is counted, from [`super::Lanes::type_slot`] of the same lane.
@@ -40,7 +40,7 @@ pub(crate) struct Named<'a> {
 /// A record under construction. Dropped without [`Record::commit`], it leaves no trace.
 #[must_use = "a record that is not committed is rolled back"]
 pub struct Record<'a> {
-    at: At,
+    at: At<'a>,
     numbered: Option<Numbered>,
     writer: RecordWriter<'a>,
     account: &'a mut LaneAccount,
@@ -54,7 +54,7 @@ pub struct Record<'a> {
 impl<'a> Record<'a> {
     #[inline(always)]
     pub(super) fn new(
-        (at, numbered): (At, Option<Numbered>),
+        (at, numbered): (At<'a>, Option<Numbered>),
         batch: &'a mut Batch,
         account: &'a mut LaneAccount,
         policy: &'a mut Policy,
@@ -157,7 +157,7 @@ impl<'a> Record<'a> {
         // Before the policy: what it drops or holds is to be told by the next flush all the same.
         outbox.mark(account);
         if policy.has_a_say(at.time, at.arrival.time)
-            && policy.apply((at.arrival, *numbered), batch, account, names, outbox) == Verdict::Gone
+            && policy.apply((*at.arrival, *numbered), batch, account, names, outbox) == Verdict::Gone
         {
             return Ok(());
         }

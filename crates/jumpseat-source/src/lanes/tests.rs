@@ -489,7 +489,7 @@ fn what_is_complete_when_a_thread_breaks_is_delivered() {
         write(&mut lanes, lane, 1, 11);
         let event_type = lanes.type_slot(lane, None);
         let (time, flags) = (Timestamp::new(12, 0), EventFlags::POINT);
-        let _half = lanes.begin(At { arrival: FIRST, lane, event_type, time, flags });
+        let _half = lanes.begin(At { arrival: &FIRST, lane, event_type, time, flags });
         panic!("in the middle of a record");
     }));
     assert!(broke.is_err());

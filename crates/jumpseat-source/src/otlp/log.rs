@@ -98,7 +98,7 @@ impl LogRecord {
         let id_flag = if span_id.is_some() { EventFlags::ID } else { EventFlags(0) };
         let event_type = lanes.type_slot(lane, Some(type_name));
         let mut record = lanes.begin(At {
-            arrival,
+            arrival: &arrival,
             lane,
             event_type,
             time: nanos.map_or(arrival.time, time),

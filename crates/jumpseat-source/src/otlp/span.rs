@@ -286,13 +286,13 @@ impl Writer<'_> {
 
     /// Begins a record with what comes first in all of them: the ids that the flags speak of, and the type.
     fn begin(&mut self, phase: EventFlags, nanos: u64, name: TypeName<'_>) -> Record<'_> {
-        let ScopeContext { arrival, lane, .. } = self.context;
+        let ScopeContext { arrival, lane, .. } = &self.context;
         // A span event has the span's id, but is nobody's child.
         let parent = self.identity.parent.as_ref().filter(|_| phase != EventFlags::POINT);
         let parent_flag = if parent.is_some() { EventFlags::PARENT } else { EventFlags(0) };
         let flags = phase | EventFlags::ID | parent_flag;
         let mut record =
-            self.lanes.begin(At { arrival, lane, event_type: name.slot, time: time(nanos), flags });
+            self.lanes.begin(At { arrival, lane: *lane, event_type: name.slot, time: time(nanos), flags });
         record.known(WellKnown::SpanId, Param::String(&self.identity.span));
         if let Some(parent) = parent {
             record.known(WellKnown::ParentId, Param::String(parent));

@@ -254,8 +254,13 @@ fn an_agent_that_is_restarted_knows_what_was_used_before() {
 
 fn line(lanes: &mut Lanes, lane: LaneId, kind: &[u8]) {
     let (event_type, arrival) = (lanes.type_slot(lane, Some(kind)), Arrival::default());
-    let at =
-        At { arrival, lane, event_type, time: pcp_model::Timestamp::new(1, 0), flags: EventFlags::POINT };
+    let at = At {
+        arrival: &arrival,
+        lane,
+        event_type,
+        time: pcp_model::Timestamp::new(1, 0),
+        flags: EventFlags::POINT,
+    };
     let mut record = lanes.begin(at);
     record.field(b"n", Param::I64(1));
     record.commit().expect("a small record");

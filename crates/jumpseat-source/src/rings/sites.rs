@@ -164,7 +164,7 @@ impl Sites {
         known.packed.renew(&known.origin, to.lanes);
         let limits = to.limits;
         let mut record =
-            to.lanes.begin(At { arrival: to.arrival, lane, event_type, time, flags: flags(message) });
+            to.lanes.begin(At { arrival: &to.arrival, lane, event_type, time, flags: flags(message) });
         let Some(Filled { is_cut, is_new }) = fill(&mut record, (known, common), message, limits)? else {
             return Ok(missed);
         };

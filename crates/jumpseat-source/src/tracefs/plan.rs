@@ -285,9 +285,10 @@ impl Plan {
         if self.epoch.replace(lanes.epoch()) != lanes.epoch() {
             self.keep_fields(lanes);
         }
+        // All CPUs are one connection to the accounting.
+        let arrival = Arrival { conn: 0, time: about.arrived };
         let mut out = lanes.begin(At {
-            // All CPUs are one connection to the accounting.
-            arrival: Arrival { conn: 0, time: about.arrived },
+            arrival: &arrival,
             lane,
             event_type: self.slot,
             time: about.time,
