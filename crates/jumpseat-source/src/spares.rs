@@ -1,7 +1,7 @@
 //! Memory of batches on its way back from the core to the thread that fills them, that of batches which were copied or of what an event
 //! log had to drop for them: what was just written is still in the cache, and new memory costs a page fault for each 4 KiB. Where there
 //! are many sources, batches are small and many, and to take their memory from the allocator and give it back on another thread
-//! is a tenth of all.
+//! is nearly a tenth of all.
 //!
 //! **Bounds:** [`LARGE`] large batches a thread and [`SMALL`] small ones of 4 KiB at most, and none once there is nothing more to
 //! hand over.
