@@ -18,7 +18,8 @@ const LARGE: usize = 4;
 const SMALL: usize = 256;
 /// Batches of this size are large.
 const MIN_LARGE: usize = 32 * 1024;
-/// Those up to this one are small. Others are rare, and not worth the way.
+/// Those up to this one are small. What is between holds so many records that new memory is next to nothing for each, and is not so
+/// large that it is taken from the system anew.
 const MAX_SMALL: usize = 4 * 1024;
 
 /// Where the core gives batches back.

@@ -29,6 +29,7 @@ fn bench() -> Bench {
     Bench { spans, sources: FxHashMap::default(), fields }
 }
 
+use jumpseat_source::registry::MAX_SENT_NAME;
 use pcp_event::Param;
 use pcp_model::{Pmid, Timestamp, ValueType};
 
@@ -81,6 +82,25 @@ fn a_span_counts_under_the_name_of_its_start() {
     assert_eq!((bench.source(), bench.spans.open()), ((0, 0, 0), 0));
     let buckets: Vec<&str> = bench.spans.buckets.iter().map(|(_, name)| name).collect();
     assert_eq!(buckets, ["app/a/6us", "app/(none)/1us", "app/(other)/1us"]);
+}
+
+#[test]
+fn names_are_known_again_as_they_were_sent_until_they_go() {
+    let mut bench = bench();
+    let (longest, longer) = ("n".repeat(MAX_SENT_NAME), "n".repeat(MAX_SENT_NAME + 1));
+    let names = ["a", "b", &longest, &longer].map(Some);
+    let remembered = |bench: &Bench| bench.sources[&0].spellings.len();
+    for round in 1..=2 {
+        for name in names {
+            bench.send(&[(START, 0, 1, name, &[]), (END, 1, 1, None, &[])]);
+        }
+        assert_eq!((bench.span(0).0, bench.span(2).0), (round, 3 * round));
+        assert_eq!(remembered(&bench), 3, "one that is too long is looked up each time");
+    }
+    bench.spans.remove(&mut bench.sources, 0);
+    assert_eq!(remembered(&bench), 2);
+    bench.send(&[(START, 0, 1, names[0], &[]), (END, 1, 1, None, &[])]);
+    assert_eq!((bench.span(2).0, remembered(&bench)), (7, 3), "it is one of the others now");
 }
 
 #[test]
