@@ -12,6 +12,25 @@ pub enum Numbers<'a> {
     Double(&'a [f64]),
 }
 
+impl Numbers<'_> {
+    /// How many.
+    pub fn len(self) -> usize {
+        match self {
+            Numbers::I32(numbers) => numbers.len(),
+            Numbers::U32(numbers) => numbers.len(),
+            Numbers::I64(numbers) => numbers.len(),
+            Numbers::U64(numbers) => numbers.len(),
+            Numbers::Float(numbers) => numbers.len(),
+            Numbers::Double(numbers) => numbers.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// Where numbers of one type are put.
 #[derive(Debug)]
 #[allow(missing_docs, reason = "the names say it")]

@@ -17,7 +17,8 @@ use super::fault::{PduError, Problem};
 use super::frame::HEADER_LEN;
 use super::result::{BODY_BIAS, ResultKind};
 use super::sets::{
-    Head, SetHead, SetRef, Sets, SetsError, SetsWriter, ValueRef, ValuesRef, Whole, check_tiling, next_of,
+    Common, Head, SetHead, SetRef, Sets, SetsError, SetsWriter, ValueRef, ValuesRef, Whole, check_tiling,
+    next_of,
 };
 use pcp_model::{Inst, Numbers, PmError, Pmid, Timestamp, Value};
 
@@ -38,6 +39,8 @@ pub struct Fetched {
     selection: Option<Selection>,
     /// Sets that came otherwise.
     appended: SetsWriter,
+    /// Their instances, where they are the same.
+    common: Common,
     sets: Vec<Entry>,
     /// Sets that were fetched for the sake of others.
     aside: Vec<Entry>,
@@ -145,6 +148,7 @@ impl Fetched {
         self.body.clear();
         (self.came, self.selection) = (0, None);
         self.appended.reset();
+        self.common.reset();
         self.sets.clear();
         self.aside.clear();
     }
@@ -206,7 +210,7 @@ impl Fetched {
     /// # Errors
     /// As [`Fetched::push_value`].
     pub fn push_numbers(&mut self, ids: &[Inst], values: Numbers<'_>) -> Result<(), PmError> {
-        self.appended.numbers(ids, values).map_err(|error| error.pm_error())
+        self.appended.numbers_in_common(ids, values, &mut self.common).map_err(|error| error.pm_error())
     }
 
     /// Appends a value as it is, in network order, to the set that was begun. All values of a set are of one format.

@@ -56,7 +56,8 @@ impl ValuesRef<'_> {
         }
         let (start, end) = match self.lie {
             Lie::Row { start, size } if size.bytes() == SIZE => (start, start + SIZE * self.pairs.len()),
-            _ => check::row(self)?,
+            Lie::Row { .. } => return None,
+            Lie::InSitu | Lie::Blocks => check::row(self)?,
         };
         let data = self.data.get(start..end)?;
         let (blocks, rest) = data.as_chunks::<SIZE>();
@@ -87,7 +88,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::{Fetched, ValueRef};
+    use crate::{Fetched, SetsWriter, ValueRef};
     use pcp_model::{Numbers, Pmid, Value};
 
     const IDS: [Inst; 3] = [7, -1, 9];
@@ -175,6 +176,66 @@ mod tests {
                 values.read_into(&mut Vec::new(), NumbersMut::Double(&mut Vec::new()))
             };
             assert_eq!(read(fetched.set(0).unwrap().values.unwrap()), read(at_places));
+        }
+    }
+
+    #[test]
+    fn sets_of_the_same_instances_have_them_in_common() {
+        const OTHERS: [Inst; 3] = [7, -1, 8];
+        let sets: [(&[Inst], Numbers<'_>); 9] = [
+            (&IDS, Numbers::Double(&[1.5, 2.5, 3.5])),
+            (&IDS, Numbers::U64(&[1, 2, 3])),
+            (&IDS, Numbers::Float(&[4.5, 5.5, 6.5])),
+            (&IDS, Numbers::I32(&[-1, -2, -3])),
+            (&IDS, Numbers::I64(&[-4, -5, -6])),
+            (&OTHERS, Numbers::Double(&[7.5, 8.5, 9.5])),
+            (&OTHERS, Numbers::Double(&[0.5, 0.25, 0.125])),
+            (&[], Numbers::Double(&[])),
+            (&IDS[..1], Numbers::Double(&[0.75])),
+        ];
+        let (mut fetched, mut alone) = (Fetched::new(), Vec::new());
+        // What was there before counts for nothing.
+        for _ in 0..2 {
+            fetched.clear();
+            for (pmid, (ids, numbers)) in (0..).map(Pmid).zip(sets) {
+                let mut one = Fetched::new();
+                for fetched in [&mut fetched, &mut one] {
+                    fetched.begin_set(pmid);
+                    fetched.push_numbers(ids, numbers).unwrap();
+                    fetched.end_set();
+                }
+                alone.push(one);
+            }
+        }
+        let at = |set: usize| fetched.set(set).unwrap().values.unwrap();
+        let first = |set: usize| at(set).pairs.as_ptr();
+        assert!([1, 2, 4].iter().all(|set| first(*set) == first(0)), "one list for all");
+        assert!(first(3) != first(0) && first(5) != first(0) && first(6) == first(5) && first(8) != first(0));
+        let types = [ValueType::Double, ValueType::U64, ValueType::Float, ValueType::I32, ValueType::I64];
+        for (set, one) in alone.iter().take(sets.len()).enumerate() {
+            let values = one.set(0).unwrap().values.unwrap();
+            assert!(at(set).iter().eq(values.iter()), "set {set}");
+            for value_type in types {
+                let all = |values: ValuesRef<'_>| -> Vec<_> {
+                    (0..4).map(|at| values.usual_f64(at, value_type)).collect()
+                };
+                assert_eq!(all(at(set)), all(values), "set {set} as {value_type:?}");
+            }
+            let doubles = |values: ValuesRef<'_>| {
+                let (mut ids, mut doubles) = (Vec::new(), Vec::new());
+                (values.read_into(&mut ids, NumbersMut::Double(&mut doubles)), ids, doubles)
+            };
+            assert_eq!(doubles(at(set)), doubles(values), "set {set}");
+            // As they are sent, each set has instances of its own.
+            let written = |values: ValuesRef<'_>| {
+                let mut writer = SetsWriter::with_lead(0, usize::MAX);
+                writer.begin_set(Pmid(1)).unwrap();
+                writer.push_all(values).unwrap();
+                writer.end_set().unwrap();
+                writer.place_blocks(5).unwrap();
+                writer.parts().concat()
+            };
+            assert_eq!(written(at(set)), written(values), "set {set}");
         }
     }
 

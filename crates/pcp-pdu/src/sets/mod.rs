@@ -38,6 +38,7 @@ pub use value::{Block, RawValue, TypedRef, ValueRef};
 pub(crate) use view::{Head, SetHead, count_of_sets};
 pub use view::{SetRef, Sets, ValuesRef};
 pub use whole::Whole;
+pub(crate) use writer::Common;
 pub use writer::SetsWriter;
 
 /// What places of blocks are counted in.

@@ -31,7 +31,8 @@ pub(crate) enum Lie {
     InSitu,
     /// Each in a block, wherever that is.
     Blocks,
-    /// Each in a block of so many bytes, header included, one behind the other from `start` on.
+    /// Each in a block of so many bytes, header included, one behind the other from `start` on. The words count for nothing then: the
+    /// instances may be another set's as well.
     Row { start: usize, size: RowSize },
 }
 
@@ -333,22 +334,25 @@ impl<'a> ValuesRef<'a> {
     pub fn usual_f64(&self, at: usize, value_type: ValueType) -> Option<(Inst, f64)> {
         let &[i, n, s, t, w, o, r, d] = self.pairs.get(at)?;
         let (inst, word) = (Inst::from_be_bytes([i, n, s, t]), [w, o, r, d]);
+        let block = match self.lie {
+            Lie::Row { start, size } => start + at * size.bytes(),
+            Lie::InSitu | Lie::Blocks => offset_of(u32::from_be_bytes(word), self.bias),
+        };
         let value = match (value_type, self.has_blocks()) {
             (ValueType::I32, false) => i32::from_be_bytes(word).into(),
             (ValueType::U32, false) => u32::from_be_bytes(word).into(),
-            (ValueType::I64, true) => i64::from_be_bytes(self.number(word, value_type)?) as f64,
-            (ValueType::U64, true) => u64::from_be_bytes(self.number(word, value_type)?) as f64,
-            (ValueType::Double, true) => f64::from_be_bytes(self.number(word, value_type)?),
-            (ValueType::Float, true) => f32::from_be_bytes(self.number(word, value_type)?).into(),
+            (ValueType::I64, true) => i64::from_be_bytes(self.number(block, value_type)?) as f64,
+            (ValueType::U64, true) => u64::from_be_bytes(self.number(block, value_type)?) as f64,
+            (ValueType::Double, true) => f64::from_be_bytes(self.number(block, value_type)?),
+            (ValueType::Float, true) => f32::from_be_bytes(self.number(block, value_type)?).into(),
             _ => return None,
         };
         Some((inst, value))
     }
 
-    /// The bytes of a number of `N` bytes whose block is at this place.
+    /// The bytes of a number of `N` bytes whose block begins there.
     #[inline(always)]
-    fn number<const N: usize>(&self, place: [u8; WORD], value_type: ValueType) -> Option<[u8; N]> {
-        let at = offset_of(u32::from_be_bytes(place), self.bias);
+    fn number<const N: usize>(&self, at: usize, value_type: ValueType) -> Option<[u8; N]> {
         let (header, rest) = self.data.get(at..)?.split_first_chunk()?;
         let is_usual = u32::from_be_bytes(*header) == u32::from_be_bytes(block_header(value_type as u8, N));
         rest.first_chunk().copied().filter(|_| is_usual)

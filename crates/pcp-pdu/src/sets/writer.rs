@@ -53,10 +53,36 @@ struct OpenSet {
     /// Length of `blocks` when it began.
     blocks: usize,
     values: i32,
-    in_situ: bool,
+    form: Form,
     /// The first so many values are in blocks with this header, one behind the other from `blocks` on.
     in_row: i32,
     header: [u8; BLOCK_HEADER],
+}
+
+/// What the values of an open set are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// In place, if there are any.
+    InSitu,
+    /// In blocks.
+    Blocks,
+    /// The same, a row of them; the instances are those of another set, which begin here in `head`.
+    Lent(usize),
+}
+
+/// The instances of a set with a row of numbers, for sets that have the same ones.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Common {
+    ids: Vec<Inst>,
+    /// Where they are in the set.
+    at: usize,
+}
+
+impl Common {
+    /// Forgets them, as the writer forgets its sets.
+    pub(crate) fn reset(&mut self) {
+        self.ids.clear();
+    }
 }
 
 impl SetsWriter {
@@ -144,8 +170,8 @@ impl SetsWriter {
         }
         let start = self.head.len();
         let blocks = self.blocks.len();
-        let (values, in_situ, in_row, header) = (0, false, 0, [0; BLOCK_HEADER]);
-        self.open = Some(OpenSet { pmid, start, blocks, values, in_situ, in_row, header });
+        let (values, form, in_row, header) = (0, Form::Blocks, 0, [0; BLOCK_HEADER]);
+        self.open = Some(OpenSet { pmid, start, blocks, values, form, in_row, header });
         let mut set = [0; SET_HEADER];
         BigEndian::write_u32(&mut set, pmid.0);
         self.head.extend_from_slice(&set);
@@ -200,6 +226,37 @@ impl SetsWriter {
                 self.row::<_, 8, 12>(ids, values, ValueType::Double, |v| v.to_be_bytes())
             }
         }
+    }
+
+    /// The same, for sets that are read in place and never sent: those which are one behind the other and have rows of numbers of the same
+    /// instances have the instances in common, instead of a copy for each.
+    ///
+    /// # Errors
+    /// As [`SetsWriter::numbers`].
+    pub(crate) fn numbers_in_common(
+        &mut self,
+        ids: &[Inst],
+        values: Numbers<'_>,
+        common: &mut Common,
+    ) -> Result<(), EncodeError> {
+        let Some(set) = self.open.filter(|set| set.values == 0 && ids.len() == values.len()) else {
+            return self.numbers(ids, values);
+        };
+        if !ids.is_empty() && common.ids == ids {
+            // As if the values before were there already.
+            self.open = Some(OpenSet { form: Form::Lent(common.at), ..set });
+        }
+        let added = self.numbers(ids, values);
+        match self.open {
+            Some(set) if set.values == 0 => self.open = Some(OpenSet { form: Form::Blocks, ..set }),
+            Some(set) if set.form == Form::Blocks => {
+                common.ids.clear();
+                common.ids.extend_from_slice(ids);
+                common.at = set.start + SET_HEADER + WORD;
+            }
+            _ => {}
+        }
+        added
     }
 
     /// Adds a string value without a copy of its own; `text` has no NUL.
@@ -317,13 +374,16 @@ impl SetsWriter {
     pub(crate) fn end_indexed(&mut self) -> Result<Head, EncodeError> {
         let set = self.open.take().ok_or(error(Unsendable::Misuse { call: "end_set" }))?;
         self.close(set.start, set.values);
-        let blocks = set.values > 0 && !set.in_situ;
+        let blocks = set.values > 0 && set.form != Form::InSitu;
         let lie = match (blocks, set.row()) {
             (false, _) => Lie::InSitu,
             (true, Some(size)) => Lie::Row { start: set.blocks, size },
             (true, None) => Lie::Blocks,
         };
-        let at = set.start + SET_HEADER + WORD;
+        let at = match set.form {
+            Form::Lent(at) => at,
+            Form::InSitu | Form::Blocks => set.start + SET_HEADER + WORD,
+        };
         Ok(Head { set: SetHead { pmid: set.pmid, numval: set.values, blocks, at }, lie })
     }
 
@@ -426,7 +486,9 @@ impl SetsWriter {
             place += (SIZE / WORD) as u32;
             (inst, this)
         });
-        append(&mut self.head, places, |(inst, place)| pair(inst, place.to_be_bytes()));
+        if !matches!(set.form, Form::Lent(_)) {
+            append(&mut self.head, places, |(inst, place)| pair(inst, place.to_be_bytes()));
+        }
         let header = block_header(value_type as u8, DATA);
         append(&mut self.blocks, values[..count].iter(), |&value| {
             let mut block = [0; SIZE];
@@ -441,7 +503,7 @@ impl SetsWriter {
 
     /// The open set, if so many values in this format may join it, `first` of them the first, with a block of so many bytes each; `None` for no values.
     fn check_row(
-        &self,
+        &mut self,
         first: Option<Inst>,
         count: usize,
         in_situ: bool,
@@ -516,18 +578,44 @@ impl SetsWriter {
     /// The open set, if a value in this format with a block of `len` bytes may join it.
     #[inline]
     fn check(
-        &self,
+        &mut self,
         inst: Inst,
         in_situ: bool,
         len: usize,
         call: &'static str,
     ) -> Result<OpenSet, EncodeError> {
-        let set = self.open.ok_or(error(Unsendable::Misuse { call }))?;
-        if set.values > 0 && set.in_situ != in_situ {
-            return Err(error(Unsendable::MixedFormats { pmid: set.pmid }));
+        let mut set = self.open.ok_or(error(Unsendable::Misuse { call }))?;
+        let form = if in_situ { Form::InSitu } else { Form::Blocks };
+        if set.form != form {
+            set = self.change_form(set, form)?;
         }
         self.fits(set.pmid, inst, len, pad4(len))?;
-        Ok(OpenSet { in_situ, ..set })
+        Ok(set)
+    }
+
+    /// The open set, for a value that is not in the form which it has.
+    #[cold]
+    fn change_form(&mut self, set: OpenSet, form: Form) -> Result<OpenSet, EncodeError> {
+        match set.form {
+            Form::Lent(_) if set.values == 0 && form == Form::Blocks => Ok(set),
+            _ if set.values == 0 => Ok(OpenSet { form, ..set }),
+            Form::Lent(at) if form == Form::Blocks => Ok(self.own_instances(set, at)),
+            _ => Err(error(Unsendable::MixedFormats { pmid: set.pmid })),
+        }
+    }
+
+    /// The open set with instances of its own, as something is to come behind a row whose instances are another set's.
+    fn own_instances(&mut self, set: OpenSet, at: usize) -> OpenSet {
+        let size = set.row().map_or(0, RowSize::bytes);
+        for number in 0..set.values as usize {
+            let at = at + number * VALUE_LEN;
+            let inst = self.head.get(at..).and_then(<[u8]>::first_chunk).map_or(0, inst_of);
+            let place = (set.blocks + number * size) / WORD;
+            self.head.extend_from_slice(&pair(inst, (place as u32).to_be_bytes()));
+        }
+        let set = OpenSet { form: Form::Blocks, ..set };
+        self.open = Some(set);
+        set
     }
 
     /// Whether a block of `len` bytes can be written for which `more` bytes, with padding, are yet to come.
