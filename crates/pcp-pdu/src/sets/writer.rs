@@ -587,18 +587,23 @@ impl SetsWriter {
         let mut set = self.open.ok_or(error(Unsendable::Misuse { call }))?;
         let form = if in_situ { Form::InSitu } else { Form::Blocks };
         if set.form != form {
-            set = self.change_form(set, form)?;
+            match set.form {
+                Form::Blocks if set.values == 0 => set.form = form,
+                _ => set = self.change_form(set, form)?,
+            }
         }
         self.fits(set.pmid, inst, len, pad4(len))?;
         Ok(set)
     }
 
-    /// The open set, for a value that is not in the form which it has.
+    /// The open set, for a value that is not in the form of those which it has.
     #[cold]
     fn change_form(&mut self, set: OpenSet, form: Form) -> Result<OpenSet, EncodeError> {
         match set.form {
-            Form::Lent(_) if set.values == 0 && form == Form::Blocks => Ok(set),
-            _ if set.values == 0 => Ok(OpenSet { form, ..set }),
+            Form::Lent(_) if set.values == 0 => {
+                // Only a row can be of another set's instances.
+                Ok(if form == Form::Blocks { set } else { OpenSet { form, ..set } })
+            }
             Form::Lent(at) if form == Form::Blocks => Ok(self.own_instances(set, at)),
             _ => Err(error(Unsendable::MixedFormats { pmid: set.pmid })),
         }
