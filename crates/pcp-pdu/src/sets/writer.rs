@@ -40,7 +40,9 @@ pub struct SetsWriter {
     blocks: Vec<u8>,
     pub(crate) max_len: usize,
     count: i32,
-    open: Option<OpenSet>,
+    /// A set was begun and not ended: this one. It is changed where it is, as it is looked at for each value.
+    is_open: bool,
+    set: OpenSet,
     /// Only `reset` is allowed: places are final, or a closure of `event_block` destroyed blocks.
     spent: bool,
 }
@@ -95,7 +97,8 @@ impl SetsWriter {
             blocks: Vec::new(),
             max_len,
             count: 0,
-            open: None,
+            is_open: false,
+            set: OpenSet::new(Pmid::NULL, lead, 0),
             spent: false,
         }
     }
@@ -105,7 +108,7 @@ impl SetsWriter {
         self.head.truncate(self.lead);
         self.blocks.clear();
         self.count = 0;
-        self.open = None;
+        self.is_open = false;
         self.spent = false;
     }
 
@@ -165,13 +168,11 @@ impl SetsWriter {
     /// # Errors
     /// A set is open.
     pub fn begin_set(&mut self, pmid: Pmid) -> Result<(), EncodeError> {
-        if self.open.is_some() {
+        if self.is_open {
             return Err(error(Unsendable::Misuse { call: "begin_set" }));
         }
-        let start = self.head.len();
-        let blocks = self.blocks.len();
-        let (values, form, in_row, header) = (0, Form::Blocks, 0, [0; BLOCK_HEADER]);
-        self.open = Some(OpenSet { pmid, start, blocks, values, form, in_row, header });
+        self.is_open = true;
+        self.set = OpenSet::new(pmid, self.head.len(), self.blocks.len());
         let mut set = [0; SET_HEADER];
         BigEndian::write_u32(&mut set, pmid.0);
         self.head.extend_from_slice(&set);
@@ -239,22 +240,21 @@ impl SetsWriter {
         values: Numbers<'_>,
         common: &mut Common,
     ) -> Result<(), EncodeError> {
-        let Some(set) = self.open.filter(|set| set.values == 0 && ids.len() == values.len()) else {
+        if !self.is_open || self.set.values > 0 || ids.len() != values.len() {
             return self.numbers(ids, values);
-        };
+        }
         if !ids.is_empty() && common.ids == ids {
-            // As if the values before were there already.
-            self.open = Some(OpenSet { form: Form::Lent(common.at), ..set });
+            self.set.form = Form::Lent(common.at);
         }
         let added = self.numbers(ids, values);
-        match self.open {
-            Some(set) if set.values == 0 => self.open = Some(OpenSet { form: Form::Blocks, ..set }),
-            Some(set) if set.form == Form::Blocks => {
+        match self.set.form {
+            _ if self.set.values == 0 => self.set.form = Form::Blocks,
+            Form::Blocks => {
                 common.ids.clear();
                 common.ids.extend_from_slice(ids);
-                common.at = set.start + SET_HEADER + WORD;
+                common.at = self.set.start + SET_HEADER + WORD;
             }
-            _ => {}
+            Form::InSitu | Form::Lent(_) => {}
         }
         added
     }
@@ -302,10 +302,11 @@ impl SetsWriter {
         let first = values.pairs.first().map(inst_of);
         let row = match values.lie {
             Lie::InSitu => {
-                let Some(set) = self.check_row(first, values.len(), true, 0)? else { return Ok(()) };
-                self.open_format(&set, INSITU);
-                self.head.extend_from_slice(values.pairs.as_flattened());
-                self.open = Some(OpenSet { values: set.values + values.len() as i32, ..set });
+                if self.check_row(first, values.len(), true, 0)? {
+                    self.open_format(INSITU);
+                    self.head.extend_from_slice(values.pairs.as_flattened());
+                    self.set.values += values.len() as i32;
+                }
                 return Ok(());
             }
             Lie::Row { start, size } => values.data.get(start..start + size.bytes() * values.len()),
@@ -315,14 +316,16 @@ impl SetsWriter {
             return values.iter().try_for_each(|(inst, value)| self.push(inst, value));
         };
         let size = row.len() / values.len();
-        let Some(set) = self.check_row(first, values.len(), false, size)? else { return Ok(()) };
-        self.open_format(&set, DPTR);
+        if !self.check_row(first, values.len(), false, size)? {
+            return Ok(());
+        }
+        self.open_format(DPTR);
         let place = self.blocks.len() / WORD;
         append(&mut self.head, values.pairs.iter().enumerate(), |(number, old)| {
             pair(inst_of(old), ((place + number * (size / WORD)) as u32).to_be_bytes())
         });
         self.blocks.extend_from_slice(row);
-        self.open = Some(set.with_row(values.len(), row.first_chunk().copied().unwrap_or_default()));
+        self.set.add_row(values.len(), row.first_chunk().copied().unwrap_or_default());
         Ok(())
     }
 
@@ -339,7 +342,7 @@ impl SetsWriter {
         inst: Inst,
         write: impl FnOnce(&mut Vec<u8>) -> R,
     ) -> Result<R, EncodeError> {
-        let set = self.check(inst, false, 0, "event_block")?;
+        self.check(inst, false, 0, "event_block")?;
         let start = self.blocks.len();
         let outcome = write(&mut self.blocks);
         let Some(array) = self.blocks.get(start..) else {
@@ -352,12 +355,12 @@ impl SetsWriter {
         }
         let len = array.len();
         // The array is in the buffer already: only its padding is yet to come.
-        let fits = check_array(set.pmid, inst, array).and(self.fits(set.pmid, inst, len, pad4(len) - len));
+        let fits = check_array(self.set.pmid, inst, array).and(self.fits(inst, len, pad4(len) - len));
         if let Err(error) = fits {
             self.blocks.truncate(start);
             return Err(error);
         }
-        self.push_place(set, inst, SPTR, start);
+        self.push_place(inst, SPTR, start);
         self.pad();
         Ok(outcome)
     }
@@ -372,8 +375,8 @@ impl SetsWriter {
 
     /// Ends the open set, and says where in [`SetsWriter::parts`] its values are.
     pub(crate) fn end_indexed(&mut self) -> Result<Head, EncodeError> {
-        let set = self.open.take().ok_or(error(Unsendable::Misuse { call: "end_set" }))?;
-        self.close(set.start, set.values);
+        let set = self.set;
+        self.close("end_set", set.values)?;
         let blocks = set.values > 0 && set.form != Form::InSitu;
         let lie = match (blocks, set.row()) {
             (false, _) => Lie::InSitu,
@@ -395,9 +398,8 @@ impl SetsWriter {
         if code.0 >= 0 {
             return Err(error(Unsendable::NotAnError { code: code.0 }));
         }
-        let set = self.rollback("fail_set")?;
-        self.close(set.start, code.0);
-        Ok(())
+        self.rollback("fail_set")?;
+        self.close("fail_set", code.0)
     }
 
     /// Ends the open set without the values it has so far: the metric has none.
@@ -405,15 +407,15 @@ impl SetsWriter {
     /// # Errors
     /// No set is open.
     pub fn clear_set(&mut self) -> Result<(), EncodeError> {
-        let set = self.rollback("clear_set")?;
-        self.close(set.start, 0);
-        Ok(())
+        self.rollback("clear_set")?;
+        self.close("clear_set", 0)
     }
 
     /// Drops the open set altogether, if there is one.
     pub fn cancel_set(&mut self) {
-        if let Ok(set) = self.rollback("cancel_set") {
-            self.head.truncate(set.start);
+        if self.rollback("cancel_set").is_ok() {
+            self.is_open = false;
+            self.head.truncate(self.set.start);
         }
     }
 
@@ -447,7 +449,7 @@ impl SetsWriter {
     /// # Errors
     /// A set is open, places are final, or an event array's writer destroyed blocks.
     pub(crate) fn check_complete(&self) -> Result<(), EncodeError> {
-        match self.open.is_some() || self.spent {
+        match self.is_open || self.spent {
             true => Err(error(Unsendable::Misuse { call: "finish" })),
             false => Ok(()),
         }
@@ -461,11 +463,12 @@ impl SetsWriter {
         word: impl Fn(T) -> [u8; WORD],
     ) -> Result<(), EncodeError> {
         let count = ids.len().min(values.len());
-        let Some(set) = self.check_row(ids.first().copied(), count, true, 0)? else { return Ok(()) };
-        self.open_format(&set, INSITU);
-        let pairs = ids.iter().zip(values).take(count);
-        append(&mut self.head, pairs, |(&inst, &value)| pair(inst, word(value)));
-        self.open = Some(OpenSet { values: set.values + count as i32, ..set });
+        if self.check_row(ids.first().copied(), count, true, 0)? {
+            self.open_format(INSITU);
+            let pairs = ids.iter().zip(values).take(count);
+            append(&mut self.head, pairs, |(&inst, &value)| pair(inst, word(value)));
+            self.set.values += count as i32;
+        }
         Ok(())
     }
 
@@ -478,15 +481,17 @@ impl SetsWriter {
         data: impl Fn(T) -> [u8; DATA],
     ) -> Result<(), EncodeError> {
         let count = ids.len().min(values.len());
-        let Some(set) = self.check_row(ids.first().copied(), count, false, SIZE)? else { return Ok(()) };
-        self.open_format(&set, DPTR);
+        if !self.check_row(ids.first().copied(), count, false, SIZE)? {
+            return Ok(());
+        }
+        self.open_format(DPTR);
         let mut place = (self.blocks.len() / WORD) as u32;
         let places = ids[..count].iter().map(|&inst| {
             let this = place;
             place += (SIZE / WORD) as u32;
             (inst, this)
         });
-        if !matches!(set.form, Form::Lent(_)) {
+        if !matches!(self.set.form, Form::Lent(_)) {
             append(&mut self.head, places, |(inst, place)| pair(inst, place.to_be_bytes()));
         }
         let header = block_header(value_type as u8, DATA);
@@ -497,40 +502,41 @@ impl SetsWriter {
             rest.copy_from_slice(&data(value));
             block
         });
-        self.open = Some(set.with_row(count, header));
+        self.set.add_row(count, header);
         Ok(())
     }
 
-    /// The open set, if so many values in this format may join it, `first` of them the first, with a block of so many bytes each; `None` for no values.
+    /// Sees whether so many values in this format may join the open set, `first` of them the first, with a block of so many bytes each;
+    /// false for no values.
     fn check_row(
         &mut self,
         first: Option<Inst>,
         count: usize,
         in_situ: bool,
         block: usize,
-    ) -> Result<Option<OpenSet>, EncodeError> {
-        let Some(first) = first.filter(|_| count > 0) else { return Ok(None) };
-        let set = self.check(first, in_situ, block, "numbers")?;
+    ) -> Result<bool, EncodeError> {
+        let Some(first) = first.filter(|_| count > 0) else { return Ok(false) };
+        self.check(first, in_situ, block, "numbers")?;
         // What came before is bounded by `max_len`, and so is the room that is left.
         let room = self.max_len - self.len() - WORD;
         if count > room / (VALUE_LEN + block) {
             return Err(error(Unsendable::TooLong { max: self.max_len }));
         }
-        Ok(Some(set))
+        Ok(true)
     }
 
     /// Writes the format of a set's values in front of the first.
     #[inline]
-    fn open_format(&mut self, set: &OpenSet, format: i32) {
-        if set.values == 0 {
+    fn open_format(&mut self, format: i32) {
+        if self.set.values == 0 {
             self.head.extend_from_slice(&format.to_be_bytes());
         }
     }
 
     #[inline]
     fn in_situ(&mut self, inst: Inst, word: [u8; WORD]) -> Result<(), EncodeError> {
-        let set = self.check(inst, true, 0, "value")?;
-        self.push_word(set, inst, INSITU, word);
+        self.check(inst, true, 0, "value")?;
+        self.push_word(inst, INSITU, word);
         Ok(())
     }
 
@@ -541,8 +547,8 @@ impl SetsWriter {
         value_type: ValueType,
         data: [u8; N],
     ) -> Result<(), EncodeError> {
-        let set = self.check(inst, false, BLOCK_HEADER + N, "value")?;
-        self.push_place(set, inst, DPTR, self.blocks.len());
+        self.check(inst, false, BLOCK_HEADER + N, "value")?;
+        self.push_place(inst, DPTR, self.blocks.len());
         self.blocks.extend_from_slice(&block_header(value_type as u8, N));
         self.blocks.extend_from_slice(&data);
         Ok(())
@@ -556,8 +562,8 @@ impl SetsWriter {
         tail: &[u8],
     ) -> Result<(), EncodeError> {
         let len = data.len() + tail.len();
-        let set = self.check(inst, false, BLOCK_HEADER + len, "value")?;
-        self.push_place(set, inst, DPTR, self.blocks.len());
+        self.check(inst, false, BLOCK_HEADER + len, "value")?;
+        self.push_place(inst, DPTR, self.blocks.len());
         self.blocks.extend_from_slice(&block_header(value_type as u8, len));
         self.blocks.extend_from_slice(data);
         self.blocks.extend_from_slice(tail);
@@ -568,14 +574,14 @@ impl SetsWriter {
     /// Adds a block that has its header word.
     #[inline]
     fn copy(&mut self, inst: Inst, block: &[u8], format: i32) -> Result<(), EncodeError> {
-        let set = self.check(inst, false, block.len(), "raw")?;
-        self.push_place(set, inst, format, self.blocks.len());
+        self.check(inst, false, block.len(), "raw")?;
+        self.push_place(inst, format, self.blocks.len());
         self.blocks.extend_from_slice(block);
         self.pad();
         Ok(())
     }
 
-    /// The open set, if a value in this format with a block of `len` bytes may join it.
+    /// Sees whether a value in this format with a block of `len` bytes may join the open set.
     #[inline]
     fn check(
         &mut self,
@@ -583,51 +589,53 @@ impl SetsWriter {
         in_situ: bool,
         len: usize,
         call: &'static str,
-    ) -> Result<OpenSet, EncodeError> {
-        let mut set = self.open.ok_or(error(Unsendable::Misuse { call }))?;
+    ) -> Result<(), EncodeError> {
+        if !self.is_open {
+            return Err(error(Unsendable::Misuse { call }));
+        }
         let form = if in_situ { Form::InSitu } else { Form::Blocks };
-        if set.form != form {
-            match set.form {
-                Form::Blocks if set.values == 0 => set.form = form,
-                _ => set = self.change_form(set, form)?,
+        if self.set.form != form {
+            match self.set.form {
+                Form::InSitu | Form::Blocks if self.set.values == 0 => self.set.form = form,
+                _ => self.change_form(form)?,
             }
         }
-        self.fits(set.pmid, inst, len, pad4(len))?;
-        Ok(set)
+        self.fits(inst, len, pad4(len))
     }
 
-    /// The open set, for a value that is not in the form of those which it has.
+    /// Makes the open set one that a value may join which is in another form.
     #[cold]
-    fn change_form(&mut self, set: OpenSet, form: Form) -> Result<OpenSet, EncodeError> {
-        match set.form {
-            Form::Lent(_) if set.values == 0 => {
-                // Only a row can be of another set's instances.
-                Ok(if form == Form::Blocks { set } else { OpenSet { form, ..set } })
+    fn change_form(&mut self, form: Form) -> Result<(), EncodeError> {
+        match self.set.form {
+            // A row may be of another set's instances, numbers in place have their own.
+            Form::Lent(_) if self.set.values == 0 => {
+                if form == Form::InSitu {
+                    self.set.form = form;
+                }
             }
-            Form::Lent(at) if form == Form::Blocks => Ok(self.own_instances(set, at)),
-            _ => Err(error(Unsendable::MixedFormats { pmid: set.pmid })),
+            Form::Lent(at) if form == Form::Blocks => self.own_instances(at),
+            _ => return Err(error(Unsendable::MixedFormats { pmid: self.set.pmid })),
         }
+        Ok(())
     }
 
-    /// The open set with instances of its own, as something is to come behind a row whose instances are another set's.
-    fn own_instances(&mut self, set: OpenSet, at: usize) -> OpenSet {
-        let size = set.row().map_or(0, RowSize::bytes);
-        for number in 0..set.values as usize {
+    /// Gives the open set instances of its own, as something is to come behind a row whose instances are those at a place.
+    fn own_instances(&mut self, at: usize) {
+        let size = self.set.row().map_or(0, RowSize::bytes);
+        for number in 0..self.set.values as usize {
             let at = at + number * VALUE_LEN;
             let inst = self.head.get(at..).and_then(<[u8]>::first_chunk).map_or(0, inst_of);
-            let place = (set.blocks + number * size) / WORD;
+            let place = (self.set.blocks + number * size) / WORD;
             self.head.extend_from_slice(&pair(inst, (place as u32).to_be_bytes()));
         }
-        let set = OpenSet { form: Form::Blocks, ..set };
-        self.open = Some(set);
-        set
+        self.set.form = Form::Blocks;
     }
 
     /// Whether a block of `len` bytes can be written for which `more` bytes, with padding, are yet to come.
     #[inline]
-    fn fits(&self, pmid: Pmid, inst: Inst, len: usize, more: usize) -> Result<(), EncodeError> {
+    fn fits(&self, inst: Inst, len: usize, more: usize) -> Result<(), EncodeError> {
         if len > MAX_BLOCK {
-            return Err(error(Unsendable::ValueTooLong { pmid, inst, len }));
+            return Err(error(Unsendable::ValueTooLong { pmid: self.set.pmid, inst, len }));
         }
         // `more` is bounded by MAX_BLOCK here, the buffers by memory: no overflow.
         if self.len() + WORD + VALUE_LEN + more > self.max_len {
@@ -642,19 +650,19 @@ impl SetsWriter {
     }
 
     fn pmid(&self) -> Pmid {
-        self.open.map_or(Pmid::NULL, |set| set.pmid)
+        if self.is_open { self.set.pmid } else { Pmid::NULL }
     }
 
     #[inline]
-    fn push_place(&mut self, set: OpenSet, inst: Inst, format: i32, block: usize) {
-        self.push_word(set, inst, format, ((block / WORD) as u32).to_be_bytes());
+    fn push_place(&mut self, inst: Inst, format: i32, block: usize) {
+        self.push_word(inst, format, ((block / WORD) as u32).to_be_bytes());
     }
 
     #[inline]
-    fn push_word(&mut self, set: OpenSet, inst: Inst, format: i32, word: [u8; WORD]) {
-        self.open_format(&set, format);
+    fn push_word(&mut self, inst: Inst, format: i32, word: [u8; WORD]) {
+        self.open_format(format);
         self.head.extend_from_slice(&pair(inst, word));
-        self.open = Some(OpenSet { values: set.values + 1, ..set });
+        self.set.values += 1;
     }
 
     #[inline]
@@ -664,26 +672,38 @@ impl SetsWriter {
     }
 
     /// Drops the open set's values.
-    fn rollback(&mut self, call: &'static str) -> Result<OpenSet, EncodeError> {
-        let set = self.open.take().ok_or(error(Unsendable::Misuse { call }))?;
-        self.head.truncate(set.start + SET_HEADER);
-        self.blocks.truncate(set.blocks);
-        Ok(set)
+    fn rollback(&mut self, call: &'static str) -> Result<(), EncodeError> {
+        if !self.is_open {
+            return Err(error(Unsendable::Misuse { call }));
+        }
+        self.head.truncate(self.set.start + SET_HEADER);
+        self.blocks.truncate(self.set.blocks);
+        Ok(())
     }
 
-    fn close(&mut self, start: usize, numval: i32) {
+    fn close(&mut self, call: &'static str, numval: i32) -> Result<(), EncodeError> {
+        if !std::mem::take(&mut self.is_open) {
+            return Err(error(Unsendable::Misuse { call }));
+        }
         // `begin_set` wrote this word.
-        BigEndian::write_i32(&mut self.head[start + NUMVAL..], numval);
+        BigEndian::write_i32(&mut self.head[self.set.start + NUMVAL..], numval);
         self.count += 1;
+        Ok(())
     }
 }
 
 impl OpenSet {
-    /// With so many more values, whose blocks are one row: numbers of one type, all with the same header.
-    fn with_row(self, count: usize, header: [u8; BLOCK_HEADER]) -> OpenSet {
-        let values = self.values + count as i32;
+    fn new(pmid: Pmid, start: usize, blocks: usize) -> OpenSet {
+        OpenSet { pmid, start, blocks, values: 0, form: Form::Blocks, in_row: 0, header: [0; BLOCK_HEADER] }
+    }
+
+    /// Adds so many values, whose blocks are one row: numbers of one type, all with the same header.
+    fn add_row(&mut self, count: usize, header: [u8; BLOCK_HEADER]) {
         let goes_on = self.in_row == self.values && (self.values == 0 || self.header == header);
-        if goes_on { OpenSet { values, in_row: values, header, ..self } } else { OpenSet { values, ..self } }
+        self.values += count as i32;
+        if goes_on {
+            (self.in_row, self.header) = (self.values, header);
+        }
     }
 
     /// The size of the blocks, if those of all values are one row.
