@@ -191,7 +191,11 @@ impl Fetched {
 
     /// Begins to append the values of a metric. A set that was begun and not ended is dropped.
     pub fn begin_set(&mut self, pmid: Pmid) {
-        self.appended.cancel_set();
+        if self.appended.has_open_set() {
+            self.appended.cancel_set();
+            // They may have been in that.
+            self.common.reset();
+        }
         let begun = self.appended.begin_set(pmid);
         debug_assert_eq!(begun, Ok(()), "no set is open");
     }

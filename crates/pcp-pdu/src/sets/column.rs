@@ -240,6 +240,24 @@ mod tests {
     }
 
     #[test]
+    fn a_set_that_is_dropped_lends_nothing() {
+        let mut fetched = Fetched::new();
+        fetched.begin_set(Pmid(1));
+        fetched.push_numbers(&IDS, Numbers::U64(&[1, 2, 3])).unwrap();
+        // Takes its place.
+        fetched.begin_set(Pmid(2));
+        for inst in 20..30 {
+            fetched.push_value(inst, &Value::U32(4)).unwrap();
+        }
+        fetched.end_set();
+        fetched.begin_set(Pmid(3));
+        fetched.push_numbers(&IDS, Numbers::U64(&[5, 6, 7])).unwrap();
+        fetched.end_set();
+        assert_eq!(fetched.len(), 2);
+        assert!(fetched.set(1).unwrap().values.unwrap().insts().eq(IDS));
+    }
+
+    #[test]
     fn numbers_at_once_are_those_one_by_one() {
         check([1, -2, i32::MAX], |v| Numbers::I32(v), |v| NumbersMut::I32(v));
         check([1, 2, u32::MAX], |v| Numbers::U32(v), |v| NumbersMut::U32(v));

@@ -411,6 +411,11 @@ impl SetsWriter {
         self.close("clear_set", 0)
     }
 
+    /// Whether a set was begun that has not ended.
+    pub(crate) fn has_open_set(&self) -> bool {
+        self.is_open
+    }
+
     /// Drops the open set altogether, if there is one.
     pub fn cancel_set(&mut self) {
         if self.rollback("cancel_set").is_ok() {
