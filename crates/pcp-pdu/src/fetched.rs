@@ -2,7 +2,8 @@
 //!
 //! Values are read in place, in network order, where [`super::ResultPdu`] takes the same PDUs apart into values of
 //! their own. Records of archives are kept in the same way ([`Fetched::select`]). Sets that come from neither (derived
-//! metrics, interpolated archives) are written in the same layout, so that there is one representation for all.
+//! metrics, interpolated archives) are written in the same layout, so that there is one representation for all; rows of numbers of the
+//! same instances have these in common, which is 12 bytes a number instead of 20.
 //!
 //! Cost of [`Fetched::decode`]: one step for each set and each value block, one copy of the PDU; of [`Fetched::select`]: one copy
 //! of the record, and one step for each set that is wanted if these are elsewhere than in the last one. No allocation once the
