@@ -32,6 +32,11 @@ impl<T> Slot<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    /// Whether it is there, and nobody has taken it.
+    pub(crate) fn is_there(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     fn other(&self) -> Slot<T> {
         Slot(Arc::clone(&self.0))
     }
@@ -73,6 +78,12 @@ impl Fetcher {
         let slot = Slot::new();
         let job = Job::Read { file: Arc::clone(file), at, slot: slot.other() };
         self.sender.try_send(job).ok().map(|()| slot)
+    }
+
+    /// How many jobs wait.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.receiver.len()
     }
 
     /// Does what readers ask for, until `ended` is disconnected; `settle` is called once a second, and at the end.

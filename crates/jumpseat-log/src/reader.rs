@@ -49,7 +49,7 @@ pub struct Reader {
 struct Coming {
     /// Whose it is: the very name, as a file without records gives way to another one of the same name.
     name: Arc<str>,
-    /// The request that it was asked for with.
+    /// The request that it was asked for with, or one since then at which it had yet to come.
     request: u64,
     slot: Slot<Opened>,
 }
@@ -135,7 +135,13 @@ impl Reader {
     fn open_segment(&mut self, segment: &Segment, behind: Option<&Segment>) -> Result<bool, ReadError> {
         self.requests += 1;
         let requests = self.requests;
-        self.coming.retain(|coming| requests - coming.request < FORGOTTEN);
+        self.coming.retain_mut(|coming| {
+            // Nobody can have come for what was not there.
+            if requests - coming.request >= FORGOTTEN && !coming.slot.is_there() {
+                coming.request = requests;
+            }
+            requests - coming.request < FORGOTTEN
+        });
         let is_open = match self.open.iter().position(|open| Arc::ptr_eq(&open.name, &segment.name)) {
             Some(at) => {
                 self.open[at..].rotate_left(1);
@@ -294,5 +300,51 @@ impl Open {
             let last = self.places.len() - 1;
             self.places.swap_remove(last - 1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crossbeam_channel::bounded;
+    use pcp_event::batch::Batch;
+    use pcp_event::{EventFlags, Param};
+    use pcp_model::Pmid;
+
+    use super::*;
+    use crate::{Entry, Limits, LogDir, SyncMode};
+
+    /// Who asks more often than anybody comes for a segment before the thread has opened it gets it all the same.
+    #[test]
+    fn a_segment_is_not_forgotten_before_it_has_come() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let limits = Limits::new(1 << 20, 1 << 20, 16, SyncMode::Never);
+        let logs = LogDir::open(dir.path(), 400, limits).expect("it is ours");
+        let log = logs.source(0, "shop");
+        let mut batch = Batch::with_capacity(4096);
+        let mut record = batch.record(Timestamp::new(1, 0), EventFlags::POINT);
+        record.param(Pmid::new(400, 16, 1), Param::U64(7));
+        record.commit().expect("it is short");
+        let entry =
+            Entry { lost: (0, Timestamp::default()), batch: &batch, counters: &[], marks: &[], numbered: 0 };
+        assert!(log.append(&entry).written);
+
+        let fetcher = Fetcher::new();
+        let mut reader = Reader::new(log, fetcher.clone());
+        let mut stretch = Stretch::default();
+        for _ in 0..3 * FORGOTTEN {
+            assert!(matches!(reader.read(0, &mut stretch), Recall::Later));
+        }
+        assert_eq!(fetcher.waiting(), 1, "it was asked for once");
+        let (end, ended) = bounded(0);
+        let thread = std::thread::spawn(move || fetcher.work(&ended, || ()));
+        let found = (0..1000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            matches!(reader.read(0, &mut stretch), Recall::Found)
+        });
+        drop(end);
+        thread.join().expect("it does not panic");
+        assert!(found && stretch.first == 0 && stretch.ends.len() == 1);
     }
 }
