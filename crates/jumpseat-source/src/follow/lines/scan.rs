@@ -42,7 +42,8 @@ impl ByteSet {
 /// Bytes of which each is in a set of its own.
 #[derive(Clone, Debug)]
 pub(super) struct Template {
-    sets: Box<[ByteSet]>,
+    /// Which of the sets that it is made of.
+    sets: Box<[usize]>,
     #[cfg(target_arch = "x86_64")]
     ranges: Option<blocks::Ranges>,
 }
@@ -51,11 +52,11 @@ impl Template {
     /// Most bytes of one.
     pub(super) const MOST: usize = 16;
 
-    /// Of [`MOST`](Self::MOST) sets at most, and one at least.
-    pub(super) fn new(sets: Vec<ByteSet>) -> Template {
+    /// Of some of `all` sets, [`MOST`](Self::MOST) at most, and one at least, which are there.
+    pub(super) fn new(all: &[ByteSet], sets: Vec<usize>) -> Template {
         Template {
             #[cfg(target_arch = "x86_64")]
-            ranges: blocks::Ranges::of_each(sets.iter().map(|set| &set.has)),
+            ranges: blocks::Ranges::of_each(sets.iter().map(|set| &all[*set].has)),
             sets: sets.into(),
         }
     }
@@ -64,15 +65,15 @@ impl Template {
         self.sets.len()
     }
 
-    /// Whether such bytes are at a place.
+    /// Whether such bytes are at a place. `all` sets are those that it was made with.
     #[inline]
-    pub(super) fn is_at(&self, text: &[u8], at: usize) -> bool {
+    pub(super) fn is_at(&self, all: &[ByteSet], text: &[u8], at: usize) -> bool {
         let rest = text.get(at..).unwrap_or_default();
         #[cfg(target_arch = "x86_64")]
         if let (Some(ranges), Some(block)) = (&self.ranges, rest.first_chunk()) {
             return ranges.hold(block);
         }
-        rest.len() >= self.sets.len() && self.sets.iter().zip(rest).all(|(set, byte)| set.has(*byte))
+        rest.len() >= self.sets.len() && self.sets.iter().zip(rest).all(|(set, byte)| all[*set].has(*byte))
     }
 }
 
@@ -256,12 +257,12 @@ mod tests {
             text in prop::collection::vec(prop_oneof![3 => b'a'..b'f', 1 => any::<u8>()], 0..40),
         ) {
             let sets: Vec<ByteSet> = sets.iter().map(|(bytes, inverted)| set(bytes, *inverted)).collect();
-            let template = Template::new(sets.clone());
+            let template = Template::new(&sets, (0..sets.len()).collect());
             for at in 0..=text.len() {
                 let there = text.get(at..at + sets.len());
                 let expected =
                     there.is_some_and(|there| sets.iter().zip(there).all(|(set, byte)| set.has(*byte)));
-                prop_assert_eq!(template.is_at(&text, at), expected, "at {}", at);
+                prop_assert_eq!(template.is_at(&sets, &text, at), expected, "at {}", at);
             }
         }
     }

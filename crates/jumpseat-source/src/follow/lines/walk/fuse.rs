@@ -1,8 +1,8 @@
 //! Parts that always come one behind the other as one step: what is noted in front of a run, the run, what is noted behind it, and the
 //! delimiter.
 
-use super::read::{Part, Parts};
-use super::{ByteSet, Field, Fixed, NOWHERE, Run, Step, Template, Walk, Word};
+use super::read::{Part, Parts, set};
+use super::{Field, Fixed, NOWHERE, Run, Step, Template, Walk, Word};
 
 /// Makes steps of parts.
 pub(super) fn fuse(parts: Parts) -> Walk {
@@ -67,7 +67,8 @@ impl Fuser<'_> {
             }
             if let Some((sets, end)) = self.fixed(body) {
                 let (places, behind, next) = self.around(begin, body, end);
-                self.walk.steps.push(Step::Fixed(Fixed { bytes: Template::new(sets), places, behind }));
+                let bytes = Template::new(&self.walk.sets, sets);
+                self.walk.steps.push(Step::Fixed(Fixed { bytes, places, behind }));
                 return next;
             }
         }
@@ -118,30 +119,38 @@ impl Fuser<'_> {
     }
 
     /// Sets of bytes that are one behind the other from a part on, if they are not all told; with the part behind them.
-    fn fixed(&self, from: usize) -> Option<(Vec<ByteSet>, usize)> {
-        let (mut sets, mut at, mut has_set) = (Vec::new(), from, false);
-        while at == from || !self.led_to[at] {
-            let before = sets.len();
-            match self.parts.get(at) {
-                Some(Part::Literal(bytes)) => sets.extend(bytes.iter().map(|byte| only(*byte))),
-                Some(Part::Run(run, most)) if run.least == *most && *most as usize <= Template::MOST => {
-                    sets.extend(std::iter::repeat_n(self.walk.sets[run.set].clone(), *most as usize));
-                }
+    fn fixed(&mut self, from: usize) -> Option<(Vec<usize>, usize)> {
+        let (mut end, mut len, mut has_set) = (from, 0, false);
+        while end == from || !self.led_to[end] {
+            let (more, is_set) = match self.parts.get(end) {
+                Some(Part::Literal(bytes)) => (bytes.len(), false),
+                Some(Part::Run(run, most)) if run.least == *most => (*most as usize, *most > 0),
                 _ => break,
-            }
-            if sets.len() > Template::MOST {
-                sets.truncate(before);
+            };
+            if more > Template::MOST - len {
                 break;
             }
-            has_set |= matches!(self.parts[at], Part::Run(..)) && !sets.is_empty();
-            at += 1;
+            (end, len, has_set) = (end + 1, len + more, has_set || is_set);
         }
-        has_set.then_some((sets, at))
+        if !has_set {
+            return None;
+        }
+        let mut sets = Vec::with_capacity(len);
+        for part in &self.parts[from..end] {
+            match part {
+                Part::Literal(bytes) => {
+                    sets.extend(bytes.iter().map(|byte| set(&mut self.walk.sets, only(*byte))));
+                }
+                Part::Run(run, most) => sets.extend(std::iter::repeat_n(run.set, *most as usize)),
+                _ => {}
+            }
+        }
+        Some((sets, end))
     }
 }
 
-fn only(byte: u8) -> ByteSet {
+fn only(byte: u8) -> [bool; 256] {
     let mut has = [false; 256];
     has[usize::from(byte)] = true;
-    ByteSet::new(has)
+    has
 }

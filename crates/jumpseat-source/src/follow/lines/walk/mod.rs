@@ -109,7 +109,7 @@ impl Walk {
                     end.filter(|end| note(places, *noted, at, *end)).and_then(|end| behind.end(line, end))
                 }
                 Step::Fixed(Fixed { bytes, places: noted, behind }) => {
-                    let end = bytes.is_at(line, at).then_some(at + bytes.len());
+                    let end = bytes.is_at(sets, line, at).then_some(at + bytes.len());
                     end.filter(|end| note(places, *noted, at, *end)).and_then(|end| behind.end(line, end))
                 }
                 Step::Word(word) => word.end(line, at),

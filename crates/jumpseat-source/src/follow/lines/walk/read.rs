@@ -37,6 +37,15 @@ pub(super) enum Part {
     End,
 }
 
+/// The place of a set among others, which it joins if it is not one of them.
+pub(super) fn set(sets: &mut Vec<ByteSet>, has: [bool; 256]) -> usize {
+    let set = ByteSet::new(has);
+    sets.iter().position(|known| *known == set).unwrap_or_else(|| {
+        sets.push(set);
+        sets.len() - 1
+    })
+}
+
 /// Reads an expression; `None` if it needs more than one way along the line, or does not begin at the line's beginning.
 pub(super) fn read(expression: &str) -> Option<Parts> {
     let hir = regex_syntax::parse(expression).ok()?;
@@ -112,11 +121,7 @@ impl Parts {
     }
 
     fn set(&mut self, has: [bool; 256]) -> usize {
-        let set = ByteSet::new(has);
-        self.sets.iter().position(|known| *known == set).unwrap_or_else(|| {
-            self.sets.push(set);
-            self.sets.len() - 1
-        })
+        set(&mut self.sets, has)
     }
 
     /// Parts one behind the other, and `behind` behind them.
