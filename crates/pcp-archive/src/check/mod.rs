@@ -10,10 +10,12 @@
 //! Nothing ends the walk but what the system says: behind damage it goes on with the next record ([`scan`]). Files that are
 //! missing, or of another archive ([`labels`]), are told of, and the rest is looked at.
 //!
-//! Memory: the metadata (as a reader has it, of records of 1 GiB at most), the last value of each counter, at most 10,000
+//! Memory: the metadata (as a reader has it, of records of 1 GiB at most), the last value of each counter and where it stands in
+//! the records of eight layouts, at most 10,000
 //! findings of each grade (all are counted; in none is more than 256 bytes of a name, so that they take 30 MB at most, and the
 //! name of the file in each), a million entries of the index, at most 65,536 runs, and four readers of files.
 
+mod counters;
 mod descriptors;
 mod finding;
 mod index;
@@ -21,6 +23,7 @@ mod labels;
 mod repair;
 mod scan;
 mod survey;
+mod usual;
 mod values;
 mod volume;
 

@@ -1,21 +1,23 @@
 //! What records of values say, beside what the metadata says of them, and beside each other.
 //!
-//! Cost: a comparison for each value set and each value of a counter, as long as they come in the order they came in before; a
-//! look-up otherwise. Kept: the last value of each instance of each counter, [`MAX_COUNTERS`] of them at most, those beyond are
-//! not compared; and [`MAX_UNDESCRIBED`] metrics that are not described, those beyond are told of together.
+//! Cost: a comparison for each value of a counter in records like those before ([`super::usual`]); in others, one for each value
+//! set as well as long as they come in the order they came in before, a look-up otherwise. Kept: the last value of each instance
+//! of each counter, some millions at most ([`super::counters`]), those beyond are not compared; and [`MAX_UNDESCRIBED`] metrics
+//! that are not described, those beyond are told of together.
 
+use std::mem;
 use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
+use super::counters::{Counters, OfMetric};
 use super::finding::{Findings, Kind, Told};
+use super::usual::{Plan, Plans, Step};
 use crate::metadata::Metadata;
 use crate::record::Record;
 use pcp_model::{Desc, InDom, Inst, PM_IN_NULL, PmError, Pmid, Semantics, ValueType};
-use pcp_pdu::{SetRef, TypedRef, ValueRef, ValuesRef};
+use pcp_pdu::{SetRef, Sets, TypedRef, ValueRef, ValuesRef};
 
-/// Counters that are followed.
-const MAX_COUNTERS: usize = 4 << 20;
 /// Metrics that are not described and told of by themselves.
 const MAX_UNDESCRIBED: usize = 1 << 16;
 
@@ -32,9 +34,8 @@ pub(super) struct Values {
     more_undescribed: Told,
     /// The metric that came last.
     last: usize,
-    counters: usize,
-    /// Grows with each mark: what is of another stretch is not compared.
-    stretch: u32,
+    counters: Counters,
+    plans: Plans,
 }
 
 /// A metric.
@@ -49,22 +50,7 @@ struct Seen {
     /// Of values of other types.
     mistyped: Told,
     /// If it is a counter.
-    counters: Counters,
-}
-
-/// The instances of a counter.
-#[derive(Default)]
-struct Counters {
-    all: Vec<Counter>,
-    places: FxHashMap<Inst, usize>,
-}
-
-/// The last value of a counter.
-struct Counter {
-    inst: Inst,
-    stretch: u32,
-    value: f64,
-    told: Told,
+    counters: OfMetric,
 }
 
 /// Where a record is.
@@ -73,7 +59,7 @@ pub(super) type Position<'a> = (&'a Path, u64);
 impl Values {
     /// What came before has nothing to do with what comes.
     pub(super) fn mark(&mut self) {
-        self.stretch = self.stretch.wrapping_add(1);
+        self.counters.mark();
     }
 
     pub(super) fn add(
@@ -86,11 +72,54 @@ impl Values {
         if record.is_mark() {
             self.mark();
         }
-        for set in record.sets() {
-            match self.number(set.pmid, metadata) {
-                Some(number) => self.add_set(number, set, metadata, findings, position),
-                None => self.add_undescribed(set.pmid, findings, position),
+        let sets = record.all();
+        let mut plans = mem::take(&mut self.plans);
+        if let Some(others) = plans.pass(&sets, &mut self.counters) {
+            let others = others.iter().filter_map(|at| sets.get(*at));
+            others.for_each(|set| self.add_set(set, metadata, findings, position));
+        } else {
+            sets.iter().for_each(|set| self.add_set(set, metadata, findings, position));
+            if plans.is_new(&sets)
+                && let Some(plan) = self.plan(&sets)
+            {
+                plans.keep(plan);
             }
+        }
+        self.plans = plans;
+    }
+
+    /// A plan for records like one whose sets were all added.
+    fn plan(&self, sets: &Sets<'_>) -> Option<Plan> {
+        Plan::of(sets, |at| {
+            let set = sets.get(at)?;
+            let seen = self.metrics.get(*self.numbers.get(&set.pmid)?)?;
+            let value_type = seen.desc.value_type;
+            let Ok(values) = set.values else { return Some((value_type, Vec::new())) };
+            let mut steps = Vec::new();
+            for (place, inst) in values.insts().enumerate() {
+                let at = sets.number_at(at, place, value_type)?;
+                if seen.desc.semantics != Semantics::Counter {
+                    continue;
+                }
+                // Those that are not followed now are not later either.
+                if let Some(counter) = seen.counters.of(seen.instance(inst)) {
+                    steps.push(Step { at: at.try_into().ok()?, counter });
+                }
+            }
+            Some((value_type, steps))
+        })
+    }
+
+    fn add_set(
+        &mut self,
+        set: SetRef<'_>,
+        metadata: &Metadata,
+        findings: &mut Findings,
+        position: Position<'_>,
+    ) {
+        match self.number(set.pmid, metadata) {
+            Some(number) => self.add_values(number, set, metadata, findings, position),
+            None => self.add_undescribed(set.pmid, findings, position),
         }
     }
 
@@ -135,7 +164,7 @@ impl Values {
         }
     }
 
-    fn add_set(
+    fn add_values(
         &mut self,
         number: usize,
         set: SetRef<'_>,
@@ -173,42 +202,26 @@ impl Values {
                     continue;
                 }
             };
-            // Old loggers put anything there where there are no instances.
-            let inst = if seen.desc.indom == InDom::NULL { PM_IN_NULL } else { inst };
-            let Some(counter) = seen.counters.at(place, inst, &mut self.counters) else { continue };
-            if counter.stretch == self.stretch && value < counter.value {
-                let before = counter.value;
-                findings.again(&mut counter.told, Kind::Wrap, position, || {
+            let (inst, counters) = (seen.instance(inst), &mut self.counters);
+            let Some(counter) = seen.counters.at(place, inst, counters) else { continue };
+            if counters.is_back(counter, value)
+                && let Some((before, told)) = counters.before(counter)
+            {
+                findings.again(told, Kind::Wrap, position, || {
                     let instance = if inst < 0 { String::new() } else { format!("[{inst}]") };
                     let name = called(&mut seen.name, metadata, pmid);
                     format!("{name}{instance}: a counter went from {before} back to {value}")
                 });
             }
-            (counter.stretch, counter.value) = (self.stretch, value);
+            counters.keep(counter, value);
         }
     }
 }
 
-impl Counters {
-    /// The counter of an instance, which is likely to be at that place. `all`: how many there are of all metrics.
-    #[inline]
-    fn at(&mut self, place: usize, inst: Inst, all: &mut usize) -> Option<&mut Counter> {
-        let place = match self.all.get(place) {
-            Some(counter) if counter.inst == inst => place,
-            _ => match self.places.get(&inst) {
-                Some(&place) => place,
-                None if *all < MAX_COUNTERS => {
-                    *all += 1;
-                    self.places.insert(inst, self.all.len());
-                    // Less than nothing is before the first value.
-                    let (stretch, value, told) = (0, f64::NEG_INFINITY, Told::default());
-                    self.all.push(Counter { inst, stretch, value, told });
-                    self.all.len() - 1
-                }
-                None => return None,
-            },
-        };
-        self.all.get_mut(place)
+impl Seen {
+    /// The instance that a value is of. Old loggers put anything there where there are no instances.
+    fn instance(&self, inst: Inst) -> Inst {
+        if self.desc.indom == InDom::NULL { PM_IN_NULL } else { inst }
     }
 }
 

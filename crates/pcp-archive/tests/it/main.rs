@@ -1,6 +1,7 @@
 //! What the package promises, beside PCP's own tools.
 
 mod check;
+mod counters;
 mod losses;
 mod repair;
 mod suite;
