@@ -73,7 +73,7 @@ struct Asked {
     found: usize,
 }
 
-/// If less than one in so many of a record's sets are wanted, these are copied one by one.
+/// If less than one in so many of a record's sets are wanted, these are taken out of it.
 const FEW: usize = 4;
 /// How much a time may be outside of the archive.
 const SLACK: i128 = 1_000_000;
@@ -339,16 +339,20 @@ impl Replay {
         if found == 0 && !pmids.iter().all(|pmid| pmid.is_derived()) {
             return Ok(None);
         }
-        if indoms.is_empty() && found * FEW >= record.metrics() {
+        if indoms.is_empty() {
             let wanted = pmids.iter().copied().zip(asked.places.iter().copied());
+            let (time, sets, selection) = (record.timestamp, record.all(), asked.selection);
             // What was fetched last may be of the same selection.
-            out.select(record.timestamp, record.all(), asked.selection, wanted);
-            return Ok(Some(record.timestamp));
+            match found * FEW >= record.metrics() {
+                true => out.select(time, sets, selection, wanted),
+                false => out.pick(time, sets, selection, wanted),
+            }
+            return Ok(Some(time));
         }
         out.clear();
-        for (number, (pmid, place)) in pmids.iter().zip(&asked.places).enumerate() {
+        for ((pmid, place), indom) in pmids.iter().zip(&asked.places).zip(indoms) {
             let set = place.and_then(|place| record.set(place));
-            match indoms.get(number).copied().unwrap_or(InDom::NULL) {
+            match indom {
                 InDom::NULL => push_set(*pmid, set, out),
                 indom => {
                     let view = profile.of(indom);

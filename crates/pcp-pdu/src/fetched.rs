@@ -18,8 +18,8 @@ use super::fault::{PduError, Problem};
 use super::frame::HEADER_LEN;
 use super::result::{BODY_BIAS, ResultKind};
 use super::sets::{
-    Common, Head, SetHead, SetRef, Sets, SetsError, SetsWriter, ValueRef, ValuesRef, Whole, check_tiling,
-    next_of,
+    Common, Excerpt, Head, SetHead, SetRef, Sets, SetsError, SetsWriter, ValueRef, ValuesRef, Whole,
+    check_tiling, next_of,
 };
 use pcp_model::{Inst, Numbers, PmError, Pmid, Timestamp, Value};
 
@@ -38,6 +38,8 @@ pub struct Fetched {
     came: usize,
     /// What the sets are, if they are those of a record and nothing else.
     selection: Option<Selection>,
+    /// Of that: where in records of its layout the bytes are that make the body, if that is not a whole record.
+    excerpt: Excerpt,
     /// Sets that came otherwise.
     appended: SetsWriter,
     /// Their instances, where they are the same.
@@ -114,6 +116,35 @@ impl Fetched {
             Some(head) => Entry { head, appended: false },
             None => Entry { head: without_values(pmid, 0), appended: true },
         }));
+    }
+
+    /// The same for a small part of the sets of a record: these are put together, in that order, as a record that has nothing else.
+    pub fn pick(
+        &mut self,
+        timestamp: Timestamp,
+        record: Sets<'_>,
+        selection: Option<Selection>,
+        wanted: impl Iterator<Item = (Pmid, Option<usize>)> + Clone,
+    ) {
+        if selection.is_some() && self.selection == selection {
+            self.timestamp = timestamp;
+            self.excerpt.copy(record.data(), &mut self.body);
+            return;
+        }
+        self.clear();
+        self.timestamp = timestamp;
+        if selection.is_some() {
+            let wanted: Vec<_> = wanted.clone().collect();
+            if let Some((heads, bias)) = self.excerpt.make(record, &wanted, &mut self.body) {
+                (self.bias, self.came, self.selection) = (bias, heads.len(), selection);
+                self.sets.extend(heads.into_iter().map(|head| Entry { head, appended: false }));
+                return;
+            }
+            self.body.clear();
+        }
+        for (pmid, at) in wanted {
+            self.push_set(pmid, at.and_then(|at| record.get(at)));
+        }
     }
 
     /// Takes over all sets of a record, in its order. [`Fetched::changes`] is left alone.
@@ -233,6 +264,20 @@ impl Fetched {
     /// As [`Fetched::push`].
     pub fn push_all(&mut self, values: ValuesRef<'_>) -> Result<(), PmError> {
         self.appended.push_all(values).map_err(|error| error.pm_error())
+    }
+
+    /// Appends a set of a metric as it is: all its values, or why there are none; no values if there is no set.
+    fn push_set(&mut self, pmid: Pmid, set: Option<SetRef<'_>>) {
+        let values = match set.map(|set| set.values) {
+            Some(Err(error)) => return self.push_error(pmid, error),
+            Some(Ok(values)) => Some(values),
+            None => None,
+        };
+        self.begin_set(pmid);
+        match values.map_or(Ok(()), |values| self.push_all(values)) {
+            Err(error) => self.fail_set(error),
+            Ok(()) => self.end_set(),
+        }
     }
 
     /// Ends the set that was begun.
@@ -378,6 +423,79 @@ mod tests {
             derived.iter().map(|(inst, value)| (inst, value.to_value(ValueType::Double))).collect();
         assert_eq!(doubles, [(3, Ok(Value::Double(1.5))), (5, Ok(Value::Double(2.5)))]);
         assert_eq!(derived.get(0).unwrap().1.to_value(ValueType::U64), Err(PmError::CONV));
+    }
+
+    #[test]
+    fn sets_that_are_picked_are_those_taken_one_by_one() {
+        // As in a record: two words in front, and places that count two more.
+        const BIAS: u32 = 2;
+        let record = |number: u32, text: &'static str| {
+            let mut sets = SetsWriter::with_lead(8, usize::MAX);
+            let mut set = |pmid, values: &[(i32, Value)]| {
+                sets.begin_set(Pmid(pmid)).unwrap();
+                values.iter().for_each(|(inst, value)| sets.value(*inst, value).unwrap());
+                sets.end_set().unwrap();
+            };
+            let long = u64::from(number) << 40;
+            set(1, &[(-1, Value::U32(number)), (3, Value::U32(number + 1))]);
+            set(2, &[(7, Value::U64(long)), (9, Value::U64(long + 1)), (8, Value::U64(long + 2))]);
+            set(3, &[(0, Value::Float(number as f32)), (1, Value::Float(0.5))]);
+            set(4, &[]);
+            set(5, &[(-1, Value::Double(number.into()))]);
+            set(6, &[(0, Value::from(text)), (1, Value::from("abc")), (2, Value::from(""))]);
+            sets.set_error(Pmid(7), PmError::VALUE).unwrap();
+            sets.place_blocks((8 + sets.sets_len()) / 4 + BIAS as usize).unwrap();
+            sets.parts().concat()
+        };
+        let records = [record(1, "red"), record(2, "tan"), record(3, "sky")];
+        let layout = read(&records[0], 8, 7, BIAS);
+        let some: [&[(Pmid, Option<usize>)]; 6] = [
+            &[(Pmid(1), Some(0))],
+            &[(Pmid(2), Some(1)), (Pmid(3), Some(2))],
+            &[
+                (Pmid(6), Some(5)),
+                (Pmid(1), Some(0)),
+                (Pmid(8), None),
+                (Pmid(5), Some(4)),
+                (Pmid(2), Some(1)),
+            ],
+            &[(Pmid(7), Some(6)), (Pmid(4), Some(3)), (Pmid(2), Some(1)), (Pmid(2), Some(1))],
+            &[(Pmid(4), Some(3))],
+            &[],
+        ];
+        let mut fetched = Fetched::new();
+        for wanted in some {
+            let wanted = || wanted.iter().copied();
+            let selection = Selection::next();
+            for (time, data) in (1..).zip(&records) {
+                let time = Timestamp::new(time, 0);
+                fetched.pick(time, layout.sets(data), selection, wanted());
+                let mut one_by_one = Fetched::new();
+                one_by_one.pick(time, layout.sets(data), None, wanted());
+                assert_eq!((fetched.selection(), one_by_one.selection()), (selection, None));
+                assert_eq!(raw(&fetched), raw(&one_by_one));
+                // They can be handed on as what came.
+                let Some(whole) = fetched.whole() else {
+                    assert_eq!(wanted().len(), 0);
+                    continue;
+                };
+                let mut handed_on = vec![0; 12];
+                whole.append_to(&mut handed_on, 3);
+                let again = read(&handed_on, 12, whole.count(), 0);
+                let mut all = Fetched::new();
+                all.select_all(time, again.sets(&handed_on));
+                assert_eq!(raw(&all), raw(&fetched));
+            }
+            // What is appended joins it, and the next is taken anew.
+            fetched.begin_set(Pmid(9));
+            fetched.push_value(1, &Value::U64(9)).unwrap();
+            fetched.end_set();
+            assert_eq!((fetched.selection(), fetched.len()), (None, wanted().len() + 1));
+            let last = fetched.find(Pmid(9)).unwrap().to_values(ValueType::U64).unwrap().values.unwrap();
+            assert_eq!(last[0].value, Value::U64(9));
+            fetched.pick(Timestamp::new(4, 0), layout.sets(&records[0]), selection, wanted());
+            assert_eq!(fetched.len(), wanted().len());
+        }
     }
 
     #[test]

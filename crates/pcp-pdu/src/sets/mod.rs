@@ -22,6 +22,7 @@
 
 mod check;
 mod column;
+mod excerpt;
 mod layout;
 mod scan;
 mod value;
@@ -31,6 +32,7 @@ mod writer;
 
 pub use check::SetsError;
 pub(crate) use check::check_tiling;
+pub(crate) use excerpt::Excerpt;
 pub(crate) use layout::next_of;
 pub use layout::{Layout, LayoutId};
 pub use scan::Scan;
