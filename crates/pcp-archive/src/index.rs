@@ -34,6 +34,11 @@ pub(super) fn load(
     stamp: Stamp,
 ) -> Result<u64, ArchiveError> {
     let len = entry_len(stamp);
+    // As much memory as they take, instead of twice as much again and again: to touch it is what costs.
+    if entries.is_empty() {
+        let there = source.plain_len().map_or(0, |end| end.saturating_sub(at) / len as u64);
+        entries.reserve_exact(usize::try_from(there).unwrap_or(MAX_ENTRIES).min(MAX_ENTRIES));
+    }
     while entries.len() < MAX_ENTRIES {
         let Some(entry) = entry(Fields(source.bytes(at, len)?), stamp) else { break };
         entries.push(entry);

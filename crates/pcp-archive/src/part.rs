@@ -22,8 +22,8 @@ pub(super) struct Part {
     /// Its records.
     pub volumes: Volumes,
     files: FileSet,
-    /// The entries of the index that can be searched: times and places grow.
-    marks: Vec<IndexMark>,
+    /// Which entries of the index can be searched: times and places grow.
+    searched: Vec<u32>,
     meta_at: u64,
     index_at: u64,
     end: Option<CachedEnd>,
@@ -31,13 +31,6 @@ pub(super) struct Part {
     mended: Vec<Mended>,
     /// Number of volumes, and bytes of the last one's file, when it was opened or refreshed.
     size: (usize, u64),
-}
-
-/// An entry of the index, its volume found.
-#[derive(Clone, Copy)]
-struct IndexMark {
-    stamp: Timestamp,
-    spot: Spot,
 }
 
 /// Where the last good record ends, and its time.
@@ -74,7 +67,7 @@ impl Part {
             name: name.to_owned(),
             index: Vec::new(),
             volumes: Volumes::new(volumes, first),
-            marks: Vec::new(),
+            searched: Vec::new(),
             meta_at: 0,
             index_at: 0,
             end: None,
@@ -116,7 +109,7 @@ impl Part {
         let index = match &self.files.index {
             None => "no temporal index".to_owned(),
             Some(_) => {
-                format!("{} entries in the temporal index, {} used", self.index.len(), self.marks.len())
+                format!("{} entries in the temporal index, {} used", self.index.len(), self.searched.len())
             }
         };
         format!("archive {}: {} volumes, {index}", self.name.display(), self.volumes.count())
@@ -186,14 +179,27 @@ impl Part {
 
     /// Where in a volume the index knows records, in order.
     pub(crate) fn known_in(&self, volume: usize) -> impl Iterator<Item = u64> {
-        self.marks.iter().filter(move |mark| mark.spot.volume == volume).map(|mark| mark.spot.offset)
+        let spots = self.searched.iter().filter_map(|&entry| self.spot(entry));
+        spots.filter(move |spot| spot.volume == volume).map(|spot| spot.offset)
+    }
+
+    /// Where an entry of the index points to.
+    fn spot(&self, entry: u32) -> Option<Spot> {
+        self.index.get(entry as usize).and_then(|entry| self.spot_of(entry))
+    }
+
+    fn spot_of(&self, entry: &IndexEntry) -> Option<Spot> {
+        self.volumes.numbered(entry.volume).map(|volume| Spot { volume, offset: entry.data })
+    }
+
+    fn is_at(&self, entry: u32, is: impl Fn(Timestamp) -> bool) -> bool {
+        self.index.get(entry as usize).is_some_and(|entry| is(entry.stamp))
     }
 
     /// A spot with no record at or behind `time` in front of it, as near to `time` as the index tells.
     pub(crate) fn before(&mut self, time: Timestamp) -> Result<Spot, ArchiveError> {
-        let mut at = self.marks.partition_point(|mark| mark.stamp < time);
-        while let Some(mark) = at.checked_sub(1).and_then(|at| self.marks.get(at)) {
-            let spot = mark.spot;
+        let mut at = self.searched.partition_point(|&entry| self.is_at(entry, |stamp| stamp < time));
+        while let Some(spot) = at.checked_sub(1).and_then(|at| self.spot(*self.searched.get(at)?)) {
             if self.reachable(spot)? {
                 return Ok(spot);
             }
@@ -205,9 +211,8 @@ impl Part {
 
     /// A spot with no record at or in front of `time` behind it, as near to `time` as the index tells.
     pub(crate) fn behind(&mut self, time: Timestamp) -> Result<Spot, ArchiveError> {
-        let at = self.marks.partition_point(|mark| mark.stamp <= time);
-        if let Some(mark) = self.marks.get(at) {
-            let spot = mark.spot;
+        let at = self.searched.partition_point(|&entry| self.is_at(entry, |stamp| stamp <= time));
+        if let Some(spot) = self.searched.get(at).and_then(|&entry| self.spot(entry)) {
             if self.reachable(spot)? {
                 return Ok(spot);
             }
@@ -270,8 +275,9 @@ impl Part {
             self.name.display(),
         );
         // The last bytes are not a record: read on from where the index knows one.
-        let mark = self.marks.iter().rev().find(|mark| mark.spot.volume == volume && mark.spot.offset <= len);
-        let back = match mark.map(|mark| mark.spot.offset) {
+        let mut spots = self.searched.iter().rev().filter_map(|&entry| self.spot(entry));
+        let known = spots.find(|spot| spot.volume == volume && spot.offset <= len);
+        let back = match known.map(|spot| spot.offset) {
             // It may point behind the record of its time.
             Some(offset) if offset > first => {
                 self.volumes.volume(volume).ok()?.frame_before(offset, first).ok().map(|frame| frame.at)
@@ -328,9 +334,12 @@ impl Part {
     fn load_index(&mut self, source: &mut MemberReader) -> Result<(), ArchiveError> {
         let known = self.index.len();
         self.index_at = index::load(&mut self.index, source, self.index_at, self.volumes.stamp())?;
-        let searched = self.marks.len();
-        for entry in &self.index[known..] {
-            let Some(volume) = self.volumes.numbered(entry.volume) else {
+        let searched = self.searched.len();
+        self.searched.reserve(self.index.len() - known);
+        let last = self.searched.last().and_then(|&last| self.index.get(last as usize));
+        let mut last = last.and_then(|last| Some((last.stamp, self.spot_of(last)?)));
+        for (number, entry) in (0..).zip(&self.index).skip(known) {
+            let Some(spot) = self.spot_of(entry) else {
                 let IndexEntry { stamp, volume, .. } = entry;
                 let name = self.name.display();
                 trace!(
@@ -339,10 +348,10 @@ impl Part {
                 );
                 continue;
             };
-            let mark = IndexMark { stamp: entry.stamp, spot: Spot { volume, offset: entry.data } };
             // What does not fit into the order would mislead a search.
-            if self.marks.last().is_none_or(|last| last.stamp <= mark.stamp && last.spot <= mark.spot) {
-                self.marks.push(mark);
+            if last.is_none_or(|(stamp, before)| stamp <= entry.stamp && before <= spot) {
+                self.searched.push(number);
+                last = Some((entry.stamp, spot));
             } else {
                 let IndexEntry { stamp, volume, data, .. } = entry;
                 let name = self.name.display();
@@ -352,7 +361,7 @@ impl Part {
                 );
             }
         }
-        let unused = (self.index.len() - known) - (self.marks.len() - searched);
+        let unused = (self.index.len() - known) - (self.searched.len() - searched);
         if unused > 0 {
             let (archive, entries) = (self.name.clone(), self.index.len());
             mended::remember(&mut self.mended, Mended::Index { archive, unused, entries });

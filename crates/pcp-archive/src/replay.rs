@@ -71,6 +71,8 @@ struct Asked {
     selection: Option<Selection>,
     /// How many metrics have a place.
     found: usize,
+    /// Whether the record before had them at the same places.
+    is_again: bool,
 }
 
 /// If less than one in so many of a record's sets are wanted, these are taken out of it.
@@ -345,7 +347,8 @@ impl Replay {
             // What was fetched last may be of the same selection.
             match found * FEW >= record.metrics() {
                 true => out.select(time, sets, selection, wanted),
-                false => out.pick(time, sets, selection, wanted),
+                // To learn where they are is not worth it for those who look at one record.
+                false => out.pick(time, sets, selection.filter(|_| asked.is_again), wanted),
             }
             return Ok(Some(time));
         }
@@ -383,16 +386,22 @@ impl Asked {
     /// Finds the first set of each metric in a record. How many there are.
     fn find(&mut self, record: &Record<'_>) -> usize {
         let layout = record.all().layout();
-        if layout.is_none() || layout != self.layout {
+        self.is_again = layout.is_some() && layout == self.layout;
+        if !self.is_again {
             self.places.clear();
             self.places.resize(self.pmids.len(), None);
-            for (at, set) in record.sets().enumerate() {
-                if let Some(number) = self.first.get(&set.pmid) {
-                    self.places[*number].get_or_insert(at);
+            if let [pmid] = self.pmids[..] {
+                // Who looks at each metric of a large record by itself spends the time here.
+                self.places[0] = record.sets().position(|set| set.pmid == pmid);
+            } else {
+                for (at, set) in record.sets().enumerate() {
+                    if let Some(number) = self.first.get(&set.pmid) {
+                        self.places[*number].get_or_insert(at);
+                    }
                 }
-            }
-            for (number, pmid) in self.pmids.iter().enumerate() {
-                self.places[number] = self.first.get(pmid).and_then(|first| self.places[*first]);
+                for (number, pmid) in self.pmids.iter().enumerate() {
+                    self.places[number] = self.first.get(pmid).and_then(|first| self.places[*first]);
+                }
             }
             self.layout = layout;
             self.selection = layout.and_then(|_| Selection::next());
