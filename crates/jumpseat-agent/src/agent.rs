@@ -36,7 +36,7 @@ use crate::restart::Restart;
 use crate::running::{Running, tables};
 use crate::sampler::Sampler;
 use crate::state::State;
-use crate::state::spans::namer::{Namer, NamerError};
+use crate::state::spans::namer::Namer;
 use crate::state::threads::ThreadStats;
 use crate::trim;
 use crate::{HELP, PMNS};
@@ -69,15 +69,6 @@ pub enum OpenError {
     /// A source.
     #[error(transparent)]
     Source(#[from] StartError),
-}
-
-impl From<NamerError> for OpenError {
-    fn from(error: NamerError) -> OpenError {
-        match error {
-            NamerError::File(error) => OpenError::Derived(error),
-            NamerError::Thread(error) => OpenError::Thread(error),
-        }
-    }
 }
 
 impl OpenError {
@@ -369,7 +360,7 @@ fn note(config: &Config, (dir, domain): (&Path, u16), path: &Path, trust: &Trust
         reach: trust.reach().clone(),
     };
     let notes = Notes { state_dir: dir.to_owned(), domain, running };
-    notes.write();
+    notes.write(true);
     notes
 }
 

@@ -67,8 +67,9 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    pub(crate) fn write(&self) {
-        self.running.write(&self.state_dir, self.domain);
+    /// Writes it, at the start or after a reload.
+    pub(crate) fn write(&self, is_start: bool) {
+        self.running.write(&self.state_dir, self.domain, is_start);
     }
 }
 
@@ -215,7 +216,7 @@ impl Applier {
                         let Ok(Order { config, read }) = order else { return };
                         if let Some(notes) = &mut notes {
                             notes.running.current = read;
-                            notes.write();
+                            notes.write(false);
                         }
                         let mut sources = sources.lock().unwrap_or_else(PoisonError::into_inner);
                         for error in sources.apply(&config, &outlet, &trust) {

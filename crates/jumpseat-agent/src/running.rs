@@ -45,14 +45,19 @@ fn file(state_dir: &Path, domain: u16) -> PathBuf {
 }
 
 impl Running {
-    /// Leaves it in the state directory. That it cannot be is nothing that the agent needs to know.
-    pub(crate) fn write(&self, state_dir: &Path, domain: u16) {
+    /// Leaves it in the state directory, at the start and whenever something else was read. That it cannot be is nothing that the agent
+    /// needs to know.
+    pub(crate) fn write(&self, state_dir: &Path, domain: u16, is_start: bool) {
         let path = file(state_dir, domain);
         // Not synced: it is worth nothing to anybody when the agent has ended.
         let write = || -> Result<(), Box<dyn Error>> {
             let text = serde_json::to_vec(self)?;
             let mut file = Replacement::begin(&path)?;
             file.file().write_all(&text)?;
+            // The agent whose it was has ended.
+            if is_start {
+                file.drop_old();
+            }
             file.finish_unsynced()?;
             Ok(())
         };

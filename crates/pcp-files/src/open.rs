@@ -9,6 +9,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, renameat};
 use nix::sys::stat::{FileStat, fstat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use crate::error::{FileError, FileProblem};
 use crate::owner::{DEVICE, REGULAR, of_ours, one_name, only, regular};
@@ -86,6 +87,8 @@ pub fn begin_anew(path: &Path, suffix: &str) -> Result<File, FileError> {
         }
         let mut previous = place.name.clone();
         previous.push(suffix);
+        // In place of another one it would be written out at once by some systems (ext4), while its owner waits.
+        let _ = unlinkat(&place.dir, previous.as_os_str(), UnlinkatFlags::NoRemoveDir);
         match renameat(&place.dir, place.name.as_os_str(), &place.dir, previous.as_os_str()) {
             Ok(()) | Err(Errno::ENOENT) => {}
             Err(errno) => return Err(place.failed(errno)),

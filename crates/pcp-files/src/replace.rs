@@ -53,6 +53,13 @@ impl Replacement {
         &mut self.file
     }
 
+    /// Removes the file that has the name, when it is worth nothing to anybody any more. The name is free until this one has it; but a
+    /// file that replaces another is written out at once by some systems (ext4), and whoever gives it the name waits for that.
+    pub fn drop_old(&mut self) {
+        // If it is not there, or is a directory, all is as it was.
+        let _ = unlinkat(&self.place.dir, self.place.name.as_os_str(), UnlinkatFlags::NoRemoveDir);
+    }
+
     /// Gives it the name, when it is on disk: a crash must not leave a name without what it names.
     ///
     /// # Errors

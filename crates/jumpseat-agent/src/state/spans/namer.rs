@@ -1,14 +1,16 @@
 //! Numbers for the names of series, for good: on file before anybody is told of them.
 //!
-//! Putting a name on file takes a millisecond, as it is to survive a loss of power; so a thread does it, and the event loop goes on. At most
-//! [`ASKED`] names wait; further ones have no instance until their series is new again, or their pair of services is called again.
+//! Putting a name on file takes a millisecond, as it is to survive a loss of power; so a thread does it, and the event loop goes on. It is
+//! there from the first name on: many an agent never has one to name. At most [`ASKED`] names wait; further ones have no instance until their series is new again, or their pair of services is called again.
 //! The queues take memory as they fill: an agent has three namers, and mostly nothing to name when it starts.
 //!
 //! **Bounds:** [`MAX_NAMES`] names in the life of the file, about 200 bytes each in memory; [`UNDER_WAY`] names that were asked for
 //! and not taken in.
 
+use std::fmt;
+use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_channel::{Receiver, SendError, Sender, bounded, unbounded};
 use nix::sys::signal::{SigSet, SigmaskHow};
@@ -24,17 +26,6 @@ const ASKED: usize = 16 * 1024;
 const UNDER_WAY: usize = 2 * ASKED;
 /// Most complaints about the file.
 const COMPLAINTS: u32 = 10;
-
-/// Why names cannot be kept.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NamerError {
-    /// The file.
-    #[error(transparent)]
-    File(#[from] IdsError),
-    /// The system has no thread for it.
-    #[error("cannot start a thread: {0}")]
-    Thread(#[from] std::io::Error),
-}
 
 /// For whom a name is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +55,23 @@ pub(crate) struct Namer {
 #[derive(Debug)]
 enum Keep {
     Memory(Box<IdMap>),
-    /// By a thread, which ends when `Sender` goes.
-    File(Sender<(Ticket, String)>, #[allow(dead_code)] Worker),
+    File(Box<OnFile>),
+}
+
+/// Numbers on a file, which a thread gives.
+struct OnFile {
+    ids: Arc<Mutex<IdMap>>,
+    wake: Arc<dyn Fn() + Send + Sync>,
+    /// The thread, once there was a name: it ends when this goes.
+    thread: Option<Thread>,
+    /// Whether it was said that there can be none.
+    has_complained: bool,
+}
+
+#[derive(Debug)]
+struct Thread {
+    ask: Sender<(Ticket, String)>,
+    _worker: Worker,
 }
 
 impl Namer {
@@ -78,41 +84,12 @@ impl Namer {
     /// Numbers on a file. `wake` is called when there are new ones.
     ///
     /// # Errors
-    /// The file cannot be used, or there is no thread.
-    pub(crate) fn on_file(path: &Path, wake: Arc<dyn Fn() + Send + Sync>) -> Result<Namer, NamerError> {
-        let mut ids = IdMap::load(Some(path), MAX_NAMES - 1)?;
-        let (ask, asked) = unbounded::<(Ticket, String)>();
+    /// The file cannot be used.
+    pub(crate) fn on_file(path: &Path, wake: Arc<dyn Fn() + Send + Sync>) -> Result<Namer, IdsError> {
+        let ids = Arc::new(Mutex::new(IdMap::load(Some(path), MAX_NAMES - 1)?));
+        let file = Box::new(OnFile { ids, wake, thread: None, has_complained: false });
         let (tell, told) = unbounded();
-        let answer = tell.clone();
-        let (end, ended) = bounded::<()>(0);
-        let mut end = Some(end);
-        let work = move || {
-            let mut complaints = 0;
-            loop {
-                let (ticket, name) = crossbeam_channel::select_biased! {
-                    recv(ended) -> _ => return,
-                    recv(asked) -> ask => match ask {
-                        Ok(ask) => ask,
-                        Err(_) => return,
-                    },
-                };
-                let inst = ids.get_or_add(&name);
-                let inst = inst.inspect_err(|error| {
-                    if complaints < COMPLAINTS {
-                        complaints += 1;
-                        tracing::warn!("the series {name} has no instance: {error}");
-                    }
-                });
-                if answer.send(Told { ticket, name, inst: inst.ok() }).is_err() {
-                    return;
-                }
-                wake();
-            }
-        };
-        let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK).map_err(std::io::Error::from)?;
-        let thread = Worker::spawn("jumpseat-names", move || end.take().is_some(), work);
-        before.thread_set_mask().map_err(std::io::Error::from)?;
-        Ok(Namer { keep: Keep::File(ask, thread?), told, tell, under_way: 0 })
+        Ok(Namer { keep: Keep::File(file), told, tell, under_way: 0 })
     }
 
     /// Asks for the number of a name. Never waits. `false`: there will be no answer, as too many have not been taken in.
@@ -126,13 +103,10 @@ impl Namer {
                 let inst = if has_room { ids.get_or_add(&name).ok() } else { None };
                 self.tell.send(Told { ticket, name, inst }).is_ok()
             }
-            // Nobody else asks: it gets no longer until then.
-            Keep::File(ask, _) if ask.len() < ASKED => match ask.send((ticket, name)) {
+            Keep::File(file) => match file.ask(ticket, name, &self.tell) {
                 Ok(()) => true,
-                // The thread has ended.
-                Err(SendError((ticket, name))) => self.tell.send(Told { ticket, name, inst: None }).is_ok(),
+                Err((ticket, name)) => self.tell.send(Told { ticket, name, inst: None }).is_ok(),
             },
-            Keep::File(..) => self.tell.send(Told { ticket, name, inst: None }).is_ok(),
         };
         self.under_way += usize::from(is_asked);
         is_asked
@@ -143,6 +117,73 @@ impl Namer {
         let told = self.told.try_recv().ok()?;
         self.under_way -= 1;
         Some(told)
+    }
+}
+
+impl OnFile {
+    /// Asks for the number of a name, which is told to `tell`. Gives it back if that cannot be.
+    fn ask(&mut self, ticket: Ticket, name: String, tell: &Sender<Told>) -> Result<(), (Ticket, String)> {
+        if self.thread.is_none() {
+            match self.start(tell.clone()) {
+                Ok(thread) => self.thread = Some(thread),
+                Err(error) if !self.has_complained => {
+                    tracing::warn!(
+                        "new series have no instance as long as no thread can be started: {error}"
+                    );
+                    self.has_complained = true;
+                }
+                Err(_) => {}
+            }
+        }
+        match &self.thread {
+            // Nobody else asks: it gets no longer until then.
+            Some(thread) if thread.ask.len() < ASKED => {
+                thread.ask.send((ticket, name)).map_err(|SendError(asked)| asked)
+            }
+            _ => Err((ticket, name)),
+        }
+    }
+
+    fn start(&self, tell: Sender<Told>) -> io::Result<Thread> {
+        let (ids, wake) = (Arc::clone(&self.ids), Arc::clone(&self.wake));
+        let (ask, asked) = unbounded::<(Ticket, String)>();
+        let (end, ended) = bounded::<()>(0);
+        let mut end = Some(end);
+        let work = move || {
+            let mut complaints = 0;
+            loop {
+                let (ticket, name) = crossbeam_channel::select_biased! {
+                    recv(ended) -> _ => return,
+                    recv(asked) -> ask => match ask {
+                        Ok(ask) => ask,
+                        Err(_) => return,
+                    },
+                };
+                // Only this thread has them, once it is there.
+                let inst = ids.lock().unwrap_or_else(PoisonError::into_inner).get_or_add(&name);
+                let inst = inst.inspect_err(|error| {
+                    if complaints < COMPLAINTS {
+                        complaints += 1;
+                        tracing::warn!("the series {name} has no instance: {error}");
+                    }
+                });
+                if tell.send(Told { ticket, name, inst: inst.ok() }).is_err() {
+                    return;
+                }
+                wake();
+            }
+        };
+        // Signals are the loop's.
+        let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+        let worker = Worker::spawn("jumpseat-names", move || end.take().is_some(), work);
+        before.thread_set_mask()?;
+        Ok(Thread { ask, _worker: worker? })
+    }
+}
+
+impl fmt::Debug for OnFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OnFile").field("ids", &self.ids).field("thread", &self.thread).finish_non_exhaustive()
     }
 }
 
