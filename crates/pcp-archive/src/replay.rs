@@ -9,7 +9,7 @@ use super::interpolated::RuleOptions;
 use super::reader::{Archive, Direction, Place, RecordPlace, Step};
 use super::record::Record;
 use pcp_model::{InDom, Inst, PmError, Pmid, Profile, Timestamp};
-use pcp_pdu::{Fetched, LayoutId, Selection, SetRef, ValuesRef};
+use pcp_pdu::{Fetched, LayoutId, Selection, SetRef};
 
 /// What a fetch gives (`pmSetMode(3)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,7 +186,7 @@ impl Replay {
     pub fn next_record_of(&mut self, pmid: Pmid, out: &mut Fetched) -> Result<(), ReplayError> {
         self.next_with(out, |record, out| {
             let set = record.sets().find(|set| set.pmid == pmid);
-            set.map(|set| push_set(pmid, Some(set), out)).is_some() || record.is_mark()
+            set.map(|set| out.push_set(pmid, Some(set))).is_some() || record.is_mark()
         })
     }
 
@@ -356,7 +356,7 @@ impl Replay {
         for ((pmid, place), indom) in pmids.iter().zip(&asked.places).zip(indoms) {
             let set = place.and_then(|place| record.set(place));
             match indom {
-                InDom::NULL => push_set(*pmid, set, out),
+                InDom::NULL => out.push_set(*pmid, set),
                 indom => {
                     let view = profile.of(indom);
                     push_some(*pmid, set, |inst| view.includes(inst), out);
@@ -411,32 +411,12 @@ impl Asked {
     }
 }
 
-/// Appends all values, or why there are none; no values where there is no set.
-fn push_set(pmid: Pmid, set: Option<SetRef<'_>>, out: &mut Fetched) {
-    push(pmid, set, out, |values, out| out.push_all(values));
-}
-
-/// The same with the values of those instances that are wanted.
+/// Appends the values of those instances that are wanted, or why there are none; no values where there is no set.
 fn push_some(pmid: Pmid, set: Option<SetRef<'_>>, wanted: impl Fn(Inst) -> bool, out: &mut Fetched) {
-    push(pmid, set, out, |values, out| {
-        values.iter().filter(|(inst, _)| wanted(*inst)).try_for_each(|(inst, value)| out.push(inst, value))
-    });
-}
-
-/// Appends what `append` takes of the values.
-fn push(
-    pmid: Pmid,
-    set: Option<SetRef<'_>>,
-    out: &mut Fetched,
-    append: impl Fn(ValuesRef<'_>, &mut Fetched) -> Result<(), PmError>,
-) {
-    let values = match set.map(|set| set.values) {
-        Some(Err(error)) => return out.push_error(pmid, error),
-        Some(Ok(values)) => Some(values),
-        None => None,
-    };
+    let Some(Ok(values)) = set.map(|set| set.values) else { return out.push_set(pmid, set) };
     out.begin_set(pmid);
-    match values.map_or(Ok(()), |values| append(values, out)) {
+    let mut some = values.iter().filter(|(inst, _)| wanted(*inst));
+    match some.try_for_each(|(inst, value)| out.push(inst, value)) {
         Err(error) => out.fail_set(error),
         Ok(()) => out.end_set(),
     }

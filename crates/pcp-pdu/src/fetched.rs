@@ -267,7 +267,7 @@ impl Fetched {
     }
 
     /// Appends a set of a metric as it is: all its values, or why there are none; no values if there is no set.
-    fn push_set(&mut self, pmid: Pmid, set: Option<SetRef<'_>>) {
+    pub fn push_set(&mut self, pmid: Pmid, set: Option<SetRef<'_>>) {
         let values = match set.map(|set| set.values) {
             Some(Err(error)) => return self.push_error(pmid, error),
             Some(Ok(values)) => Some(values),

@@ -63,18 +63,8 @@ impl RecordWriter {
         debug_assert!(fits, "a mark is short");
     }
 
-    fn put_sets<'a>(&mut self, sets: impl Iterator<Item = SetRef<'a>>) -> Result<(), EncodeError> {
-        for set in sets {
-            let pmid = set.pmid;
-            match set.values {
-                Ok(values) => {
-                    self.sets.begin_set(pmid)?;
-                    self.sets.push_all(values)?;
-                    self.sets.end_set()?;
-                }
-                Err(error) => self.sets.set_error(pmid, error)?,
-            }
-        }
+    fn put_sets<'a>(&mut self, mut sets: impl Iterator<Item = SetRef<'a>>) -> Result<(), EncodeError> {
+        sets.try_for_each(|set| self.sets.copy_set(set))?;
         self.sets.place_blocks((HEADER + self.sets.sets_len()) / WORD + BIAS as usize)
     }
 

@@ -8,9 +8,8 @@
 use super::check::last_word;
 use super::scan::each_head;
 use super::value::block_at;
-use super::view::{Head, Lie, SetRef, Sets};
+use super::view::{Head, Lie, Sets};
 use super::{SetsWriter, WORD, Whole, offset_of};
-use crate::fault::EncodeError;
 use pcp_model::Pmid;
 
 /// What is to be copied.
@@ -32,7 +31,7 @@ impl Excerpt {
     /// places in the data; those that have no place are without values. The heads of the sets in the body, and by how many words
     /// places are larger than offsets there.
     ///
-    /// `None` if there is no room for them.
+    /// `None` if one of them cannot be copied.
     pub(crate) fn make(
         &mut self,
         data: Sets<'_>,
@@ -40,11 +39,16 @@ impl Excerpt {
         body: &mut Vec<u8>,
     ) -> Option<(Vec<Head>, u32)> {
         let mut writer = SetsWriter::with_lead(0, usize::MAX);
-        for (pmid, at) in wanted {
-            write(*pmid, at.and_then(|at| data.get(at)), &mut writer).ok()?;
+        for &(pmid, at) in wanted {
+            match at.and_then(|at| data.get(at)) {
+                Some(set) => writer.copy_set(set),
+                None => writer.begin_set(pmid).and_then(|()| writer.end_set()),
+            }
+            .ok()?;
         }
         let [sets, blocks] = writer.parts();
-        // Places are counted as if the sets stood where those of the data do: whoever hands the body on to such a place need not change them then.
+        // Places are counted as if the sets stood where those of the data do: whoever hands the body on to such a place need not
+        // change them then.
         let (_, bias) = data.bytes();
         let in_front = data.head(0).map_or(0, |first| first.set.start() / WORD);
         let bias = bias.checked_add(in_front.try_into().ok()?)?;
@@ -97,19 +101,5 @@ impl Excerpt {
             }
             _ => self.moves.push(new),
         }
-    }
-}
-
-/// Writes a set as it is: all its values, or why there are none.
-fn write(pmid: Pmid, set: Option<SetRef<'_>>, writer: &mut SetsWriter) -> Result<(), EncodeError> {
-    let values = match set.map(|set| set.values) {
-        Some(Err(error)) => return writer.set_error(pmid, error),
-        Some(Ok(values)) => Some(values),
-        None => None,
-    };
-    writer.begin_set(pmid)?;
-    match values.map_or(Ok(()), |values| writer.push_all(values)) {
-        Err(error) => writer.fail_set(error.pm_error()),
-        Ok(()) => writer.end_set(),
     }
 }

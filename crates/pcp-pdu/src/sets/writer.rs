@@ -13,7 +13,7 @@ use byteorder::{BigEndian, ByteOrder};
 use super::check;
 use super::column::{append, pair};
 use super::value::{block_at, block_format, block_header};
-use super::view::{Head, Lie, RowSize, ValuesRef, inst_of};
+use super::view::{Head, Lie, RowSize, SetRef, ValuesRef, inst_of};
 use super::{
     BLOCK_HEADER, DPTR, INSITU, MAX_BLOCK, RawValue, SET_HEADER, SPTR, SetHead, VALUE_LEN, ValueRef, WORD,
 };
@@ -327,6 +327,21 @@ impl SetsWriter {
         self.blocks.extend_from_slice(row);
         self.set.add_row(values.len(), row.first_chunk().copied().unwrap_or_default());
         Ok(())
+    }
+
+    /// Writes a set that was checked as it is: all its values, or why there are none.
+    ///
+    /// # Errors
+    /// As [`SetsWriter::push_all`]; the set is open then, with some of the values.
+    pub fn copy_set(&mut self, set: SetRef<'_>) -> Result<(), EncodeError> {
+        match set.values {
+            Ok(values) => {
+                self.begin_set(set.pmid)?;
+                self.push_all(values)?;
+                self.end_set()
+            }
+            Err(error) => self.set_error(set.pmid, error),
+        }
     }
 
     /// Adds the event array that `write` appends to the block buffer: complete and in network order,
