@@ -330,6 +330,28 @@ fn instances_come_and_go() {
 }
 
 #[test]
+fn the_same_values_make_the_same_archive() {
+    let metrics =
+        ["disk.dev.total_rawactive", "disk.md.blkwrite", "disk.dm.write_bytes", "kernel.percpu.cpu.user"];
+    let record = || {
+        let dir = temp_dir();
+        let base = dir.path().join("copy");
+        let context =
+            Context::archive("/var/lib/pcp/testsuite/archives/zero_disk_activity").expect("it is there");
+        let options = WriteOptions::default();
+        let archive = ArchiveWriter::create(&base, label("host"), options).expect("nothing is there");
+        let mut recorder = Recorder::new(context, archive, metrics).expect("the metrics are there");
+        assert!(recorder.sample().expect("there is a record"));
+        recorder.finish().expect("there is room");
+        ["0", "index", "meta"].map(|part| std::fs::read(base.with_extension(part)).expect("it was written"))
+    };
+    let first = record();
+    for _ in 0..5 {
+        assert!(record() == first);
+    }
+}
+
+#[test]
 fn a_parameter_without_a_name_does_not_spoil_the_archive() {
     let dir = temp_dir();
     let base = dir.path().join("made");

@@ -1,13 +1,13 @@
 //! What has to be in the archive before the values of a sample: help, labels, instances, event parameters.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
 use byteorder::BigEndian;
 
 use super::{Metric, Notice, RecordError, Recorder};
 use crate::provider::{Found, Lookup, answer};
 use pcp_event::{ArrayKind, ArrayReader};
-use pcp_model::{Desc, InDom, Instance, PmError, Pmid, Semantics, Timestamp, Units, ValueType};
+use pcp_model::{Desc, InDom, PmError, Pmid, Semantics, Timestamp, Units, ValueType};
 use pcp_pdu::{LabelTarget, TextLevel, TextTarget, ValueRef};
 
 /// In this order: where there is no full text the short one is taken.
@@ -110,7 +110,8 @@ impl Recorder {
             return Ok(());
         }
         let time = self.fetched.timestamp;
-        let mut asked: HashMap<InDom, Vec<Instance>> = HashMap::new();
+        // In their order: the same values make the same archive each time.
+        let mut asked = BTreeSet::new();
         for (metric, set) in self.metrics.iter_mut().zip(self.fetched.sets()) {
             let indom = metric.desc.indom;
             let Ok(values) = set.values else { continue };
@@ -120,15 +121,14 @@ impl Recorder {
             }
             // Instances that were there before are on record, though not in this order: no need to ask then.
             let unknown = || ids().any(|inst| !self.archive.has_instance(indom, inst));
-            if (self.stale || unknown()) && !asked.contains_key(&indom) {
+            if (self.stale || unknown()) && asked.insert(indom) {
                 let instances = answer(self.context.instances(indom))?.unwrap_or_default();
                 self.archive.indom(time, indom, &instances);
-                asked.insert(indom, instances);
             }
             metric.instances.clear();
             metric.instances.extend(ids());
         }
-        for indom in asked.into_keys() {
+        for indom in asked {
             self.label(time, LabelTarget::Instances(indom))?;
         }
         self.described = selection;
