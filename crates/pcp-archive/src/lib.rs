@@ -40,6 +40,7 @@ mod check;
 mod error;
 mod fields;
 mod files;
+mod first;
 mod glance;
 mod ignored;
 mod index;

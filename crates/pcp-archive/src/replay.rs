@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::error::ArchiveError;
+use super::first::First;
 use super::ignored::IgnoredMarks;
 use super::interpolate::Interpolator;
 use super::interpolated::RuleOptions;
@@ -56,6 +57,8 @@ pub struct Replay {
     end: Timestamp,
     /// What was asked for last.
     asked: Asked,
+    /// What searches forward from the time set last came upon.
+    first: Option<First>,
 }
 
 /// Metrics that are fetched again and again.
@@ -95,6 +98,7 @@ impl Replay {
             interpolator: Interpolator::new(start, options),
             end: start,
             asked: Asked::default(),
+            first: None,
         }
     }
 
@@ -277,28 +281,55 @@ impl Replay {
         out: &mut Fetched,
     ) -> Result<(), ReplayError> {
         self.asked.set(pmids);
-        let mut at = match self.at {
-            Some(at) => at,
-            None => self.archive.seek(self.origin, direction)?,
+        let (at, mut first) = match self.at {
+            Some(at) => (at, None),
+            // Where all values are computed, any record will do.
+            None if direction == Direction::Backward || pmids.iter().all(|pmid| pmid.is_derived()) => {
+                (self.archive.seek(self.origin, direction)?, None)
+            }
+            None => {
+                let first = match self.first.take() {
+                    Some(first) if first.origin() == self.origin => first.again(),
+                    _ => First::new(self.origin, self.archive.seek(self.origin, direction)?),
+                };
+                (first.before(pmids), Some(first))
+            }
         };
+        let fetched = self.fetch_from(at, first.as_mut(), (pmids, profile), direction, out);
+        self.first = first.or(self.first.take());
+        fetched
+    }
+
+    /// Takes the next record of a place that has any of the metrics. `first` is of searches from the time where this one has begun.
+    fn fetch_from(
+        &mut self,
+        mut at: Place,
+        mut first: Option<&mut First>,
+        (pmids, profile): (&[Pmid], &Profile),
+        direction: Direction,
+        out: &mut Fetched,
+    ) -> Result<(), ReplayError> {
         loop {
             let step = match direction {
                 Direction::Forward => self.archive.next(at)?,
                 Direction::Backward => self.archive.previous(at)?,
             };
-            let (place, after) = match step {
-                None => {
-                    self.at = Some(at);
-                    return Err(ReplayError::End);
-                }
-                Some(Step::Gap(_, after)) => {
-                    at = after;
-                    continue;
-                }
-                Some(Step::Record(place, after)) => (place, after),
+            let Some(step) = step else {
+                self.at = Some(at);
+                return Err(ReplayError::End);
             };
+            let (Step::Record(_, after) | Step::Gap(_, after)) = step;
+            if let Some(first) = first.as_mut().filter(|first| first.is_next(at)) {
+                let record = match step {
+                    Step::Record(place, _) => Some(self.archive.record(place)?),
+                    Step::Gap(..) => None,
+                };
+                first.pass(record, after);
+            }
             at = after;
-            if let Some(time) = self.take(place, pmids, profile, direction, out)? {
+            if let Step::Record(place, _) = step
+                && let Some(time) = self.take(place, pmids, profile, direction, out)?
+            {
                 (self.at, self.origin) = (Some(at), time);
                 return Ok(());
             }

@@ -2,6 +2,7 @@
 
 mod check;
 mod counters;
+mod first;
 mod losses;
 mod repair;
 mod suite;
