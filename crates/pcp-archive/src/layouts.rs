@@ -24,6 +24,8 @@ pub(super) struct Layouts {
     known: Vec<Known>,
     /// The one that was right last.
     last: usize,
+    /// Whether the record that was looked at last had it, of those whose sets were asked for.
+    is_last: bool,
     /// How many records were looked at.
     records: u64,
     /// Of a record whose layout is not known.
@@ -47,7 +49,7 @@ struct Known {
 }
 
 impl Layouts {
-    /// The sets of a record, checked.
+    /// The sets of a record, checked. `is_again`: it is the one that was looked at last, and is the same still.
     #[inline]
     pub(crate) fn sets<'a>(
         &'a mut self,
@@ -55,13 +57,20 @@ impl Layouts {
         start: usize,
         numpmid: i32,
         bias: u32,
+        is_again: bool,
     ) -> Result<Sets<'a>, SetsError> {
+        if is_again && self.is_last {
+            return Ok(self.known[self.last].layout.sets(data));
+        }
+        self.is_last = true;
         if let Some(at) = self.find(data, numpmid) {
             return Ok(self.known[at].layout.sets(data));
         }
-        let is_worth = self.is_worth_learning(data.len(), numpmid);
-        self.other.read(data, start, numpmid, bias)?;
-        Ok(if is_worth { self.learn(data).sets(data) } else { self.other.sets(data) })
+        self.is_last = self.is_worth_learning(data.len(), numpmid);
+        let is_read = self.other.read(data, start, numpmid, bias);
+        self.is_last &= is_read.is_ok();
+        is_read?;
+        Ok(if self.is_last { self.learn(data).sets(data) } else { self.other.sets(data) })
     }
 
     /// The same, to be run through once. `each` is told of each metric, unless the layout is that of `before`.
@@ -74,6 +83,7 @@ impl Layouts {
         before: Option<LayoutId>,
         mut each: impl FnMut(Pmid),
     ) -> Result<Scan<'a>, SetsError> {
+        self.is_last = false;
         let sets = if let Some(at) = self.find(data, numpmid) {
             self.known[at].layout.sets(data)
         } else if self.is_worth_learning(data.len(), numpmid) {
@@ -186,7 +196,7 @@ mod tests {
         assert!(second.is_some() && second != first && told == 3);
         assert_eq!(scanned(&mut layouts, &data(1, 3, 9), 3, second), (first, 3));
         let sets = data(1, 3, 1);
-        assert_eq!(layouts.sets(&sets, 0, 3, 0).unwrap().layout(), first, "the same ones");
+        assert_eq!(layouts.sets(&sets, 0, 3, 0, false).unwrap().layout(), first, "the same ones");
     }
 
     #[test]

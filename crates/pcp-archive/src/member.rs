@@ -38,6 +38,8 @@ pub(super) struct MemberReader {
     ahead: usize,
     /// Bytes read so far, some of them again and again.
     read: u64,
+    /// How often the window has moved.
+    moves: u64,
     /// Where the window starts.
     start: u64,
     window: Vec<u8>,
@@ -91,7 +93,17 @@ impl MemberReader {
             },
         );
         let (member, window) = (member.clone(), Vec::new());
-        Ok(MemberReader { member, raw, justified, ahead: FIRST, read: 0, start: 0, window, filled: 0 })
+        Ok(MemberReader {
+            member,
+            raw,
+            justified,
+            ahead: FIRST,
+            read: 0,
+            moves: 0,
+            start: 0,
+            window,
+            filled: 0,
+        })
     }
 
     /// The file.
@@ -123,6 +135,11 @@ impl MemberReader {
             Raw::Plain(_) => self.read,
             Raw::Packed(packed) => self.read + packed.decoded(),
         }
+    }
+
+    /// How often the bytes in memory were exchanged for others.
+    pub(crate) fn moves(&self) -> u64 {
+        self.moves
     }
 
     /// `len` bytes from `at` on, or as many of them as the file has.
@@ -231,6 +248,7 @@ impl MemberReader {
 
     /// Moves the window to `start` and reads up to `want` bytes. Those in front of an error are in it.
     fn read_window(&mut self, start: u64, mut want: usize) -> io::Result<()> {
+        self.moves += 1;
         // What is there already is not read again: of a long record that is what was read to see its length.
         let from = usize::try_from(start.wrapping_sub(self.start)).ok().filter(|from| *from < self.filled);
         let there = from.map_or(0..0, |from| from..self.filled);

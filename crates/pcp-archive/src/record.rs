@@ -72,8 +72,19 @@ impl<'a> Record<'a> {
         stamp: Stamp,
         layouts: &'a mut Layouts,
     ) -> Result<Record<'a>, Malformed> {
+        Record::of(bytes, stamp, layouts, false)
+    }
+
+    /// The same. `is_again`: it is the one for which the layouts were asked last, and is the same still.
+    #[inline]
+    pub(super) fn of(
+        bytes: &'a [u8],
+        stamp: Stamp,
+        layouts: &'a mut Layouts,
+        is_again: bool,
+    ) -> Result<Record<'a>, Malformed> {
         let Head { timestamp, numpmid, body, sets } = Head::of(bytes, stamp)?;
-        let sets = layouts.sets(body, sets, numpmid, BIAS).map_err(malformed)?;
+        let sets = layouts.sets(body, sets, numpmid, BIAS, is_again).map_err(malformed)?;
         Ok(Record { timestamp, size: bytes.len(), sets })
     }
 

@@ -24,6 +24,9 @@ pub(super) struct Volumes {
     /// Those open, the last used in front.
     open: Vec<(usize, MemberReader)>,
     layouts: Layouts,
+    /// The record that was taken last, if no other was looked at since: its volume, and how often the bytes in memory had been
+    /// exchanged before. Where that is so still, it need not be compared with its layout again.
+    taken: Option<(usize, Frame, u64)>,
 }
 
 /// A place between two records, or in front of the first or behind the last of a volume.
@@ -37,7 +40,13 @@ pub(super) struct Spot {
 impl Volumes {
     /// By number, at least one, the first of which is open.
     pub(crate) fn new(members: Vec<(u32, Member)>, (first, label): (MemberReader, LogLabel)) -> Volumes {
-        Volumes { label: label.into(), members, open: vec![(0, first)], layouts: Layouts::default() }
+        Volumes {
+            label: label.into(),
+            members,
+            open: vec![(0, first)],
+            layouts: Layouts::default(),
+            taken: None,
+        }
     }
 
     /// The same volumes for another reader, none of them open.
@@ -47,6 +56,7 @@ impl Volumes {
             members: self.members.clone(),
             open: Vec::new(),
             layouts: Layouts::default(),
+            taken: None,
         }
     }
 
@@ -128,8 +138,11 @@ impl Volumes {
         self.volume(volume)?;
         let (stamp, path) = (self.stamp(), &self.members[volume].1.path);
         // The volume just used is in front. Not by `volume`, whose borrow would hide the path of an error.
-        let bytes = self.open[0].1.record(frame)?;
-        Record::new(bytes, stamp, &mut self.layouts)
+        let source = &mut self.open[0].1;
+        let this = Some((volume, frame, source.moves()));
+        let is_again = std::mem::replace(&mut self.taken, this) == this;
+        let bytes = source.record(frame)?;
+        Record::of(bytes, stamp, &mut self.layouts, is_again)
             .map_err(|what| ArchiveError::new(path, frame.at, Problem::Record(what)))
     }
 
@@ -142,6 +155,7 @@ impl Volumes {
         each: impl FnMut(Pmid),
     ) -> Result<(Timestamp, Scan<'_>), ArchiveError> {
         self.volume(volume)?;
+        self.taken = None;
         let (stamp, path) = (self.stamp(), &self.members[volume].1.path);
         // As above.
         let bytes = self.open[0].1.record(frame)?;
@@ -164,6 +178,7 @@ impl Volumes {
             None => {
                 let (number, member) = self.members[volume].clone();
                 let source = self.member(&member, Role::Volume(number))?;
+                self.taken = None;
                 self.open.truncate(OPEN_VOLUMES - 1);
                 self.open.insert(0, (volume, source));
             }
