@@ -13,6 +13,7 @@ mod gaps;
 mod interpolate;
 mod made;
 mod scan;
+mod suite;
 mod tools;
 
 use std::process::Command;

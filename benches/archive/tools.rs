@@ -18,9 +18,22 @@ use crate::common::clock::children_cpu;
 use crate::common::{Figure, Goal, Row, Times, floor, race, rounds};
 use crate::made::METRICS;
 use crate::scan::{numbers, read_all};
+use crate::suite;
 
 /// Of PCP's time, at most.
 const GOAL: f64 = 3.0;
+/// Archives of the suite of which `info -f` prints something else than pminfo 6.0.3: names of instances for which that says "Unknown or
+/// illegal instance identifier", and bytes of texts that are not UTF-8.
+const DIFFERENT: [&str; 8] = [
+    "20180127.08.40",
+    "960624.08.17_v2",
+    "all-sles9-sp1",
+    "babylon.pmview_v2",
+    "bozo.client_v2",
+    "bug1057",
+    "procpid-encode2",
+    "tricky_4_507",
+];
 /// Metrics that are taken out of the archive.
 const TAKEN: u32 = 20;
 
@@ -33,6 +46,7 @@ pub(crate) fn run(dir: &Path, name: &str, records: u32) {
     print("val", "pmval", &raw, "val -U of one metric over all of 1 GB", read);
     print("info", "pminfo", &["-f", "-a", name], "info -f of 200 metrics of 1 GB", start);
     print("info", "pminfo", &["-f", "-O", "-10sec", "-a", name], "info -f near the end of 1 GB", start);
+    all();
     let some: Vec<String> = (0..TAKEN).map(|n| format!("bench.m{}", n * METRICS / TAKEN)).collect();
     copy(dir, name, records, Some(&some), &format!("record -U, {TAKEN} of {METRICS} metrics out of 1 GB"));
     copy(dir, name, records, None, "record -U, a copy of 1 GB");
@@ -65,6 +79,34 @@ fn print(tool: &str, peer: &str, args: &[&str], what: &str, floor: Floor<'_>) {
     let (least, mut floor) = floor;
     let times = race(rounds(10), [ours, &mut || run(&mut Command::new(peer)), &mut floor]);
     rows(what, &times, [peer, least]);
+}
+
+/// `info -f` of many archives, one after the other.
+fn all() {
+    let mut archives = suite::archives();
+    archives.retain(|name| !DIFFERENT.iter().any(|other| name.ends_with(&format!("/{other}"))));
+    // As the peer of this machine prints.
+    let ours = || {
+        let mut command = Command::new(JUMPSEAT);
+        command.env("JUMPSEAT_PCP_LEVEL", "6.0.3").arg("info");
+        command
+    };
+    let print = |program: &dyn Fn() -> Command| -> (Vec<Vec<u8>>, Vec<Duration>) {
+        archives.iter().map(|name| output(program().args(["-f", "-a", name]))).unzip()
+    };
+    let theirs = || Command::new("pminfo");
+    for ((ours, theirs), name) in print(&ours).0.iter().zip(print(&theirs).0).zip(&archives) {
+        assert!(*ours == theirs, "{name}: info -f and pminfo -f print the same");
+    }
+    let files = suite::files(&archives);
+    let times = race(
+        rounds(3),
+        [&mut || print(&ours).1.iter().sum(), &mut || print(&theirs).1.iter().sum(), &mut || {
+            suite::unpacked(&files)
+        }],
+    );
+    let what = format!("info -f of {} archives of PCP's test suite, one by one", archives.len());
+    rows(&what, &times, ["pminfo", suite::UNPACKED]);
 }
 
 /// Copies what is wanted of an archive, as it is.
