@@ -22,8 +22,8 @@ use crate::suite;
 
 /// Of PCP's time, at most.
 const GOAL: f64 = 3.0;
-/// Archives of the suite of which `info -f` prints something else than pminfo 6.0.3: names of instances for which that says "Unknown or
-/// illegal instance identifier", and bytes of texts that are not UTF-8.
+/// Archives of the suite of which `info -f` prints something else than pminfo ([the differences](docs/differences.md)): names of
+/// instances for which that says "Unknown or illegal instance identifier", and texts that are not UTF-8.
 const DIFFERENT: [&str; 8] = [
     "20180127.08.40",
     "960624.08.17_v2",
