@@ -99,8 +99,8 @@ fn class_of(text: &str) -> Option<&str> {
         "alnum", "alpha", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper",
         "xdigit",
     ];
-    let name = text.strip_prefix("[:")?.split(":]").next()?;
-    NAMES.contains(&name).then(|| &text[..name.len() + 4]).filter(|class| class.ends_with(":]"))
+    let (name, _) = text.strip_prefix("[:")?.split_once(":]")?;
+    NAMES.contains(&name).then(|| &text[..name.len() + 4])
 }
 
 fn literal(c: char, out: &mut String) {
@@ -147,7 +147,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_or_too_large_is_refused() {}
+    fn a_class_that_nothing_ends_is_none() {
+        for pattern in ["[[:upper", "[[:upper:", "[[:upper:é", "[[:alphaé", "[[:", "a[b[:digit"] {
+            assert!(matches(pattern, pattern), "{pattern}: its brackets stand for themselves");
+        }
+        assert!(matches("[[:uppe:]]", "u]") && !matches("[[:uppe:]]", "U]"), "no class, but characters");
+    }
+
+    #[test]
+    fn what_is_too_large_is_refused() {
+        assert!(glob(&"[[:alpha:]]".repeat(100_000)).is_err());
+    }
 
     proptest! {
         #[test]
