@@ -19,8 +19,7 @@ const UNTYPED: [&str; 3] = ["960624.08.17_v2", "babylon.pmview_v2", "bozo.client
 
 pub(crate) fn run(large: &str) {
     row("check of 1 GB", &[large.to_owned()], 10);
-    let mut archives = suite::archives();
-    archives.retain(|name| !UNTYPED.iter().any(|untyped| name.ends_with(untyped)));
+    let archives = suite::archives_without(&UNTYPED);
     row(&format!("check of {} archives of PCP's test suite", archives.len()), &archives, 3);
 }
 

@@ -83,8 +83,7 @@ fn print(tool: &str, peer: &str, args: &[&str], what: &str, floor: Floor<'_>) {
 
 /// `info -f` of many archives, one after the other.
 fn all() {
-    let mut archives = suite::archives();
-    archives.retain(|name| !DIFFERENT.iter().any(|other| name.ends_with(&format!("/{other}"))));
+    let archives = suite::archives_without(&DIFFERENT);
     // As the peer of this machine prints.
     let ours = || {
         let mut command = Command::new(JUMPSEAT);

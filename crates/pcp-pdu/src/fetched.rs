@@ -371,6 +371,7 @@ mod tests {
     use super::super::result::tests::arb_sets;
     use super::*;
     use crate::codec::testing::unhex;
+    use crate::sets::testing::{Set, written};
     use crate::{Block, Frame, FrameReader, Pdu, RawValue, ResultPdu};
     use pcp_model::{ValueSet, ValueType};
 
@@ -430,22 +431,17 @@ mod tests {
         // As in a record: two words in front, and places that count two more.
         const BIAS: u32 = 2;
         let record = |number: u32, text: &'static str| {
-            let mut sets = SetsWriter::with_lead(8, usize::MAX);
-            let mut set = |pmid, values: &[(i32, Value)]| {
-                sets.begin_set(Pmid(pmid)).unwrap();
-                values.iter().for_each(|(inst, value)| sets.value(*inst, value).unwrap());
-                sets.end_set().unwrap();
-            };
             let long = u64::from(number) << 40;
-            set(1, &[(-1, Value::U32(number)), (3, Value::U32(number + 1))]);
-            set(2, &[(7, Value::U64(long)), (9, Value::U64(long + 1)), (8, Value::U64(long + 2))]);
-            set(3, &[(0, Value::Float(number as f32)), (1, Value::Float(0.5))]);
-            set(4, &[]);
-            set(5, &[(-1, Value::Double(number.into()))]);
-            set(6, &[(0, Value::from(text)), (1, Value::from("abc")), (2, Value::from(""))]);
-            sets.set_error(Pmid(7), PmError::VALUE).unwrap();
-            sets.place_blocks((8 + sets.sets_len()) / 4 + BIAS as usize).unwrap();
-            sets.parts().concat()
+            let sets: [Set<'_>; 7] = [
+                (1, Ok(&[(-1, Value::U32(number)), (3, Value::U32(number + 1))])),
+                (2, Ok(&[(7, Value::U64(long)), (9, Value::U64(long + 1)), (8, Value::U64(long + 2))])),
+                (3, Ok(&[(0, Value::Float(number as f32)), (1, Value::Float(0.5))])),
+                (4, Ok(&[])),
+                (5, Ok(&[(-1, Value::Double(number.into()))])),
+                (6, Ok(&[(0, Value::from(text)), (1, Value::from("abc")), (2, Value::from(""))])),
+                (7, Err(PmError::VALUE)),
+            ];
+            written(8, BIAS as usize, &sets)
         };
         let records = [record(1, "red"), record(2, "tan"), record(3, "sky")];
         let layout = read(&records[0], 8, 7, BIAS);

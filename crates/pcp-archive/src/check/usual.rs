@@ -111,15 +111,19 @@ impl Plan {
                 plan.others.push(at);
             }
         }
-        // One that comes twice in a record is compared with itself, in order.
-        let mut numbers: Vec<Number> = plan.steps.iter().flatten().map(|step| step.counter).collect();
-        numbers.sort_unstable();
-        if numbers.windows(2).any(|pair| pair[0] == pair[1]) {
+        // A metric or an instance that comes twice in a record is compared with itself, in order.
+        let counters = plan.steps.iter().flatten().map(|step| step.counter).collect();
+        if is_any_twice(counters) || is_any_twice(sets.iter().map(|set| set.pmid).collect()) {
             plan.steps = Default::default();
             plan.others = (0..sets.len()).collect();
         }
         Some(plan)
     }
+}
+
+fn is_any_twice<T: Ord>(mut all: Vec<T>) -> bool {
+    all.sort_unstable();
+    all.windows(2).any(|pair| pair[0] == pair[1])
 }
 
 /// Reads the numbers of counters of a type. Whether one went back.

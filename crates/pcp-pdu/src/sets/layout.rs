@@ -158,28 +158,24 @@ fn are_same(data: &[[u8; MACHINE_WORD]], mask: &[u64], fixed: &[u64]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sets::testing::{Set, written};
     use crate::sets::{SetHead, SetRef};
     use crate::{Scan, SetsWriter, ValueRef};
     use pcp_model::{Pmid, Value};
 
     /// Two words in front, then sets of all kinds.
     fn data(number: u32, text: &'static str) -> Vec<u8> {
-        let mut sets = SetsWriter::with_lead(8, usize::MAX);
-        let mut set = |pmid, values: &[(i32, Value)]| {
-            sets.begin_set(Pmid(pmid)).unwrap();
-            values.iter().for_each(|(inst, value)| sets.value(*inst, value).unwrap());
-            sets.end_set().unwrap();
-        };
         let long = u64::from(number) << 40;
-        set(1, &[(-1, Value::U32(number))]);
-        set(2, &[(7, Value::U64(long)), (9, Value::U64(long + 1)), (8, Value::U64(long + 2))]);
-        set(3, &[(0, Value::Float(number as f32)), (1, Value::Float(0.5))]);
-        set(4, &[]);
-        set(5, &[(-1, Value::Double(number.into()))]);
-        set(6, &[(0, Value::from(text)), (1, Value::from("abc"))]);
-        sets.set_error(Pmid(7), pcp_model::PmError::VALUE).unwrap();
-        sets.place_blocks((8 + sets.sets_len()) / WORD).unwrap();
-        sets.parts().concat()
+        let sets: [Set<'_>; 7] = [
+            (1, Ok(&[(-1, Value::U32(number))])),
+            (2, Ok(&[(7, Value::U64(long)), (9, Value::U64(long + 1)), (8, Value::U64(long + 2))])),
+            (3, Ok(&[(0, Value::Float(number as f32)), (1, Value::Float(0.5))])),
+            (4, Ok(&[])),
+            (5, Ok(&[(-1, Value::Double(number.into()))])),
+            (6, Ok(&[(0, Value::from(text)), (1, Value::from("abc"))])),
+            (7, Err(pcp_model::PmError::VALUE)),
+        ];
+        written(8, 0, &sets)
     }
 
     fn values(layout: &Layout, data: &[u8]) -> Vec<String> {

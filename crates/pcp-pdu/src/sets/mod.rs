@@ -65,3 +65,29 @@ const SPTR: i32 = 2;
 fn offset_of(place: u32, bias: u32) -> usize {
     (place as usize).wrapping_sub(bias as usize).saturating_mul(WORD)
 }
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::{SetsWriter, WORD};
+    use pcp_model::{Inst, PmError, Pmid, Value};
+
+    /// A metric, and its values or why there are none.
+    pub(crate) type Set<'a> = (u32, Result<&'a [(Inst, Value)], PmError>);
+
+    /// Data in which sets stand behind `lead` bytes, and their blocks behind them; places are larger than offsets by `bias` words.
+    pub(crate) fn written(lead: usize, bias: usize, sets: &[Set<'_>]) -> Vec<u8> {
+        let mut writer = SetsWriter::with_lead(lead, usize::MAX);
+        for (pmid, values) in sets {
+            match values {
+                Ok(values) => {
+                    writer.begin_set(Pmid(*pmid)).unwrap();
+                    values.iter().for_each(|(inst, value)| writer.value(*inst, value).unwrap());
+                    writer.end_set().unwrap();
+                }
+                Err(error) => writer.set_error(Pmid(*pmid), *error).unwrap(),
+            }
+        }
+        writer.place_blocks((lead + writer.sets_len()) / WORD + bias).unwrap();
+        writer.parts().concat()
+    }
+}

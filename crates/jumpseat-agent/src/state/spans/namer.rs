@@ -209,9 +209,12 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let (woken, wakes) = unbounded();
         let wake = Arc::new(move || _ = woken.send(()));
-        let mut namer = Namer::on_file(&dir.path().join("400.9"), wake).expect("a file and a thread");
+        let mut namer = Namer::on_file(&dir.path().join("400.9"), wake).expect("a file");
+        let has_thread = |namer: &Namer| matches!(&namer.keep, Keep::File(file) if file.thread.is_some());
+        assert!(!has_thread(&namer), "there is nothing to name yet");
         let ticket = |place: u32| Ticket { place, turn: 1 };
         assert!((0..20).all(|place| namer.ask(ticket(place), format!("name {}", place % 10))));
+        assert!(has_thread(&namer));
         let mut told = Vec::new();
         while told.len() < 20 {
             wakes.recv_timeout(std::time::Duration::from_secs(20)).expect("it wakes for each name");
