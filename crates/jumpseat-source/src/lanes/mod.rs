@@ -11,7 +11,7 @@
 //! * `account`: what is counted for a lane, and what goes into a delivery; `types`: events by their type.
 //! * `policy`: the settings of the source ([`super::gate`]), kept by `sieve` (drop or pass), `queue` (hold until its trace is decided)
 //!   and `order` (hold until it is its turn), and the check of times.
-//! * `marks`: numbered streams, of which nothing comes twice.
+//! * `by_name`: lanes by the names of their sources. `marks`: numbered streams, of which nothing comes twice.
 //! * `outbox`: the core's channel: hand over, hold, or lose and count.
 //!
 //! **Sources come and go.** A lane is one of a name. What it is to the core is asked for again whenever the registry's epoch has
@@ -27,6 +27,7 @@
 //! relaxed load a record while there are none, and the check of the time two comparisons.
 
 mod account;
+mod by_name;
 mod event;
 mod fields;
 mod marks;
@@ -45,7 +46,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
-use hashbrown::HashMap;
 
 use super::delivery::{ConnId, Delivery, Loss, Peer, Reason};
 use super::guard::tokens::Pass;
@@ -53,6 +53,7 @@ use super::origin::{Labels, Origin};
 use super::outlet::Starting;
 use super::registry::{Registry, SourceRefused, Taker, WellKnown};
 use account::LaneAccount;
+use by_name::ByName;
 use fields::FieldNames;
 use marks::Streams;
 use outbox::Outbox;
@@ -76,7 +77,7 @@ const GONE: ConnId = ConnId::MAX;
 /// All lanes of a thread.
 pub struct Lanes {
     lanes: Vec<Lane>,
-    by_name: HashMap<Box<[u8]>, LaneId>,
+    by_name: ByName,
     names: FieldNames,
     /// Who sends; nobody needs to know it of what is trusted.
     sender: Identity,
@@ -110,7 +111,7 @@ impl Lanes {
     pub fn new(registry: Arc<Registry>, out: Sender<Delivery>, wake: Wake, patience: Duration) -> Lanes {
         Lanes {
             lanes: Vec::new(),
-            by_name: HashMap::default(),
+            by_name: ByName::default(),
             names: FieldNames::new(registry),
             sender: Identity::default(),
             pass: None,
@@ -205,7 +206,7 @@ impl Lanes {
             self.names.registry().forbid(&String::from_utf8_lossy(name), self.names.taker);
             return Err(SourceRefused::NotOfToken);
         }
-        if let Some(&lane) = self.by_name.get(name) {
+        if let Some(lane) = self.by_name.get(name) {
             if self.is_stale(lane) {
                 self.ask_again(lane, Registry::source_for)?;
             }
@@ -235,7 +236,7 @@ impl Lanes {
             Some(free) => *free = lane,
             None => self.lanes.push(lane),
         }
-        self.by_name.insert(name.into(), id);
+        self.by_name.insert(name, id);
         Ok(id)
     }
 
