@@ -7,6 +7,7 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::Write as _;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -28,34 +29,39 @@ const MAX_ID: usize = 32;
 /// No entry.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// What is kept of one end of a span.
+/// What is kept of one end of a span. What each span needs comes first, within one line of the cache, and there is one more.
 #[derive(Clone, Debug, Default)]
+#[repr(C, align(64))]
 pub(crate) struct Details {
-    /// The trace, as it was sent.
-    pub trace: ShownId,
-    /// The span's own id.
-    pub span: ShownId,
-    /// What it says of calls.
-    pub role: Role,
+    /// The values, one behind the other.
+    text: Vec<u8>,
+    /// The length of each value, plus one; 0: it has none.
+    lens: [u8; MAX_DIMENSIONS],
     /// Its own id, with that of the trace, and its parent's: see [`Rule::calls`].
-    pub own: Option<u64>,
-    pub parent: Option<u64>,
+    pub own: Option<NonZeroU64>,
+    pub parent: Option<NonZeroU64>,
     /// The rule by which the values were read: by another one they mean something else.
     epoch: u32,
-    /// Where each value ends in `text`, plus one; 0: it has none.
-    ends: [u16; MAX_DIMENSIONS],
-    starts: [u16; MAX_DIMENSIONS],
-    text: Vec<u8>,
+    /// What it says of calls.
+    pub role: Role,
+    /// The trace, as it was sent.
+    pub trace: ShownId,
+    /// The span's own id. Of a START that of its END is shown.
+    pub span: ShownId,
 }
 
+const _: () = assert!(size_of::<Details>() == 128 && MAX_VALUE < u8::MAX as usize);
+
 /// An id as it is shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct ShownId {
     bytes: [u8; MAX_ID],
+    /// [`NUMBER`]: it is no text, but the number that begins the bytes.
     len: u8,
-    /// It is no text, but this number.
-    number: Option<u64>,
 }
+
+const NUMBER: u8 = u8::MAX;
+const _: () = assert!(MAX_ID < NUMBER as usize);
 
 impl ShownId {
     #[inline]
@@ -72,32 +78,35 @@ impl ShownId {
                         self.bytes[..len].copy_from_slice(&text[..len]);
                     }
                 }
-                (self.len, self.number) = (len as u8, None);
+                self.len = len as u8;
             }
             None => {
-                let number = integer(param).and_then(|number| u64::try_from(number).ok());
-                (self.len, self.number) = (0, number);
+                *self = ShownId::NONE;
+                if let Some(number) = integer(param).and_then(|number| u64::try_from(number).ok()) {
+                    self.bytes[..size_of::<u64>()].copy_from_slice(&number.to_ne_bytes());
+                    self.len = NUMBER;
+                }
             }
         }
     }
 
     /// None.
-    const NONE: ShownId = ShownId { bytes: [0; MAX_ID], len: 0, number: None };
+    const NONE: ShownId = ShownId { bytes: [0; MAX_ID], len: 0 };
 
     #[inline]
     fn clear(&mut self) {
-        (self.len, self.number) = (0, None);
+        self.len = 0;
     }
 
     /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0 && self.number.is_none()
+        self.len == 0
     }
 
     /// The id; empty if there is none.
     pub(crate) fn text(&self) -> String {
-        if let Some(number) = self.number {
-            return number.to_string();
+        if let (NUMBER, Some(number)) = (self.len, self.bytes.first_chunk()) {
+            return u64::from_ne_bytes(*number).to_string();
         }
         let bytes = self.bytes.get(..usize::from(self.len)).unwrap_or_default();
         // Cut within a character, or no text at all: as far as it is one.
@@ -109,9 +118,8 @@ impl Details {
     /// Of nothing.
     pub(super) const fn none() -> Details {
         let id = ShownId::NONE;
-        let (ends, starts) = ([0; MAX_DIMENSIONS], [0; MAX_DIMENSIONS]);
-        let (role, own, parent) = (Role::Any, None, None);
-        Details { trace: id, span: id, role, own, parent, epoch: 0, ends, starts, text: Vec::new() }
+        let (lens, role, own, parent) = ([0; MAX_DIMENSIONS], Role::Any, None, None);
+        Details { trace: id, span: id, role, own, parent, epoch: 0, lens, text: Vec::new() }
     }
 
     fn clear(&mut self, epoch: u32) {
@@ -119,22 +127,25 @@ impl Details {
         self.span.clear();
         self.epoch = epoch;
         (self.role, self.own, self.parent) = (Role::Any, None, None);
-        self.ends = [0; MAX_DIMENSIONS];
+        self.lens = [0; MAX_DIMENSIONS];
         self.text.clear();
     }
 
     /// The value of a dimension, if this end of the span has one.
     #[inline]
     fn value(&self, nth: usize) -> Option<&[u8]> {
-        let end = usize::from(self.ends[nth]).checked_sub(1)?;
-        self.text.get(usize::from(self.starts[nth])..end)
+        let len = |plus_one: &u8| usize::from(plus_one.saturating_sub(1));
+        let (before, own) = (self.lens.get(..nth)?, self.lens.get(nth).filter(|plus_one| **plus_one > 0)?);
+        let start: usize = before.iter().map(len).sum();
+        self.text.get(start..start + len(own))
     }
 
+    /// Keeps the value of a dimension, behind those of all before it.
     fn set(&mut self, nth: usize, param: PackedParam<'_>) {
-        // At most MAX_DIMENSIONS values of MAX_VALUE.
-        self.starts[nth] = self.text.len() as u16;
+        let start = self.text.len();
         put(&mut self.text, param);
-        self.ends[nth] = self.text.len() as u16 + 1;
+        // At most MAX_VALUE.
+        self.lens[nth] = (self.text.len() - start) as u8 + 1;
     }
 }
 
@@ -151,6 +162,19 @@ fn put(text: &mut Vec<u8>, param: PackedParam<'_>) {
             Some(number) => put_number(text, number),
             None => put_float(text, param),
         },
+    }
+}
+
+/// Room for the texts of numbers.
+#[derive(Default)]
+pub(super) struct Numbers([itoa::Buffer; MAX_DIMENSIONS]);
+
+/// A value as text where it is, or in `number`; `None` if it is neither a text within the limit nor a number of usual size.
+#[inline]
+fn text_of<'a>(param: PackedParam<'a>, number: &'a mut itoa::Buffer) -> Option<&'a [u8]> {
+    match param.text() {
+        Some(text) => Some(text).filter(|text| text.len() <= MAX_VALUE),
+        None => Some(number.format(i64::try_from(integer(param)?).ok()?).as_bytes()),
     }
 }
 
@@ -213,6 +237,13 @@ impl<'a> Seen<'a> {
     }
 }
 
+/// An end of a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    Start,
+    End,
+}
+
 /// The end of a span that has come: as it was kept, or while its record is there.
 #[derive(Clone, Copy)]
 pub(crate) enum Last<'a> {
@@ -246,7 +277,7 @@ impl Last<'_> {
     }
 
     /// Its own id, with that of the trace, and its parent's: see [`Rule::calls`].
-    pub(super) fn calls(&self, rule: &Rule) -> (Option<u64>, Option<u64>) {
+    pub(super) fn calls(&self, rule: &Rule) -> (Option<NonZeroU64>, Option<NonZeroU64>) {
         match self {
             Last::Kept(details) => (details.own, details.parent),
             Last::Seen(seen) => rule.calls_of(&self.trace(), seen),
@@ -319,7 +350,7 @@ impl Rule {
         }
     }
 
-    #[inline]
+    #[inline(always)] // what is lent in memory is put there in parts, and the processor waits when it is read as a whole at once
     fn take<'a>(&self, seen: &mut Seen<'a>, param: PackedParam<'a>) {
         for (pmid, what) in &self.fields {
             if *pmid == param.pmid {
@@ -335,9 +366,11 @@ impl Rule {
     }
 
     /// Keeps what was seen.
-    pub(super) fn keep(&self, details: &mut Details, seen: &Seen<'_>) {
+    pub(super) fn keep(&self, details: &mut Details, seen: &Seen<'_>, which: Which) {
         details.clear(self.epoch);
-        details.span.set(seen.id);
+        if which == Which::End {
+            details.span.set(seen.id);
+        }
         if let Some(trace) = seen.trace {
             details.trace.set(trace);
         }
@@ -351,9 +384,11 @@ impl Rule {
     }
 
     /// The span's own id and its parent's, each with that of the trace, if calls are looked for.
-    fn calls_of(&self, trace: &ShownId, seen: &Seen<'_>) -> (Option<u64>, Option<u64>) {
+    fn calls_of(&self, trace: &ShownId, seen: &Seen<'_>) -> (Option<NonZeroU64>, Option<NonZeroU64>) {
         let Some(keys) = self.calls.as_ref().filter(|_| !trace.is_empty()) else { return (None, None) };
-        let key = |id: PackedParam<'_>| keys.hash_one((trace.bytes, trace.number, id.value_type, id.bytes));
+        let key = |id: PackedParam<'_>| {
+            NonZeroU64::new(keys.hash_one((trace, id.value_type, id.bytes))).unwrap_or(NonZeroU64::MIN)
+        };
         (Some(key(seen.id)), seen.parent.map(key))
     }
 
@@ -361,7 +396,7 @@ impl Rule {
     #[inline]
     pub(super) fn each_value(&self, start: &Details, end: Last<'_>, mut take: impl FnMut(usize, &[u8])) {
         for nth in 0..self.config.fields.len() {
-            let of = |details: &'_ Details| details.epoch == self.epoch && details.ends[nth] != 0;
+            let of = |details: &'_ Details| details.epoch == self.epoch && details.lens[nth] != 0;
             let kept = match end {
                 Last::Seen(seen) => match seen.values[nth] {
                     Some(value) => {
@@ -376,6 +411,35 @@ impl Rule {
             let value = if of(kept) { kept.value(nth).unwrap_or_default() } else { &[] };
             take(nth, value);
         }
+    }
+
+    /// The values of all dimensions where they are, those that are numbers as texts in `numbers`; `None` if there is one that has
+    /// to be written down. The END's before the START's, empty where neither has one. They are put into `values`, as to move them
+    /// costs more than to find them.
+    #[inline(always)]
+    pub(super) fn values<'a, 'v>(
+        &self,
+        start: &'a Details,
+        end: Last<'a>,
+        numbers: &'a mut Numbers,
+        values: &'v mut [&'a [u8]; MAX_DIMENSIONS],
+    ) -> Option<&'v [&'a [u8]]> {
+        let kept = |details: &'a Details, nth: usize| {
+            if details.epoch == self.epoch { details.value(nth) } else { None }
+        };
+        let values = values.get_mut(..self.config.fields.len())?;
+        let places = values.iter_mut().zip(&mut numbers.0);
+        for (nth, (place, number)) in places.enumerate() {
+            let last = match end {
+                Last::Seen(seen) => match seen.values[nth] {
+                    Some(param) => Some(text_of(param, number)?),
+                    None => None,
+                },
+                Last::Kept(end) => kept(end, nth),
+            };
+            *place = last.or_else(|| kept(start, nth)).unwrap_or_default();
+        }
+        Some(values)
     }
 
     /// Appends the values of a span to a key: each with its length before it.
@@ -514,9 +578,9 @@ pub(super) struct Kept {
 impl Kept {
     /// Keeps what was seen of a record.
     #[inline]
-    pub(super) fn keep(&mut self, rule: &Rule, seen: &Seen<'_>) -> u32 {
+    pub(super) fn keep(&mut self, rule: &Rule, seen: &Seen<'_>, which: Which) -> u32 {
         let entry = self.take();
-        rule.keep(&mut self.entries[entry as usize], seen);
+        rule.keep(&mut self.entries[entry as usize], seen, which);
         entry
     }
 

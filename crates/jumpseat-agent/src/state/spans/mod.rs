@@ -33,6 +33,7 @@ mod stats;
 mod times;
 
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -51,7 +52,7 @@ use pcp_model::Inst;
 use pcp_pmda::Instances;
 
 use buckets::{COARSE, coarse_end, coarse_name};
-use details::{Details, Kept, Last, NONE, Rule, Rules, Seen};
+use details::{Details, Kept, Last, NONE, Rule, Rules, Seen, Which};
 use ids::IdKeys;
 use objectives::Objectives;
 use series::{AllSeries, Ended, Of, When};
@@ -418,7 +419,7 @@ impl Spans {
                             name = Some(param);
                         }
                     });
-                    kept = self.kept.keep(rule, &seen);
+                    kept = self.kept.keep(rule, &seen, Which::Start);
                 }
             }
             let name = self.name(of, sources.1, name.and_then(PackedParam::text));
@@ -507,7 +508,7 @@ impl Spans {
             return self.complete((of, rule), &open, (&end, seen), now, Span::closed);
         }
         // Its record goes, so what is asked for of it is kept.
-        let kept = rule.zip(seen).map_or(NONE, |(rule, seen)| self.kept.keep(rule, seen));
+        let kept = rule.zip(seen).map_or(NONE, |(rule, seen)| self.kept.keep(rule, seen, Which::End));
         let end = EarlyEnd { kept, ..end };
         if let Some(before) = of.early.insert(id, end) {
             self.orphan(of, before);
@@ -566,8 +567,8 @@ impl Spans {
                 let (own, parent) = last.calls(rule);
                 let side = Side {
                     source,
-                    own: start.own.or(own),
-                    parent: start.parent.or(parent),
+                    own: start.own.or(own).map(NonZeroU64::get),
+                    parent: start.parent.or(parent).map(NonZeroU64::get),
                     role: if start.role == Role::Any { last.role() } else { start.role },
                     began: open.began,
                     ended: end.ended,

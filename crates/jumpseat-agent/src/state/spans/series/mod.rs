@@ -13,20 +13,22 @@
 //! more: the series are looked through for idle ones not before the first of them can be.
 
 mod figures;
+mod key;
 
 use hashbrown::HashTable;
 use rustc_hash::FxHashMap;
 
 use crate::config::MAX_DIMENSIONS;
 
-use super::details::{MAX_VALUE, Rule, values};
-use super::hash::HashKeys;
+use super::details::{MAX_VALUE, Numbers, Rule, values};
+use super::hash::{HashKeys, is_same};
 use super::namer::{Namer, Ticket};
 use pcp_model::Inst;
 use pcp_pmda::Instances;
 
 pub(super) use figures::Ended;
 pub(crate) use figures::{Exemplar, Figures};
+use key::Key;
 
 /// How many bytes of a key are the span's instance.
 const SPAN: usize = size_of::<Inst>();
@@ -40,10 +42,11 @@ const VALUE_WORDS: usize = 1 + MAX_VALUE.div_ceil(size_of::<u64>());
 const HASHED: usize = (1 + MAX_DIMENSIONS * VALUE_WORDS) * size_of::<u64>();
 const _: () = assert!(MAX_VALUE < OTHER as usize);
 
-/// One series. What each span touches comes first, within one line of the cache.
+/// One series. What each span touches comes first, within two lines of the cache that the processor reads together.
 #[derive(Debug)]
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 pub(crate) struct Series {
+    key: Key,
     /// When it was used last, in nanoseconds since the agent's start.
     used: u64,
     /// Its figures.
@@ -54,7 +57,6 @@ pub(crate) struct Series {
     pub span: Inst,
     /// Its own instance, once it has a name.
     inst: Option<Inst>,
-    key: Vec<u8>,
     /// How often its place had another one before: what was asked for that one is not for this.
     turn: u32,
     is_there: bool,
@@ -62,12 +64,12 @@ pub(crate) struct Series {
 
 impl Series {
     fn is_other(&self) -> bool {
-        self.key.get(SPAN) == Some(&OTHER)
+        self.key.bytes().get(SPAN) == Some(&OTHER)
     }
 
     /// The values of its dimensions; `None` for the one of all beyond the budget.
     pub(crate) fn values(&self) -> Option<impl Iterator<Item = &[u8]>> {
-        (!self.is_other()).then(|| values(&self.key, SPAN))
+        (!self.is_other()).then(|| values(self.key.bytes(), SPAN))
     }
 }
 
@@ -160,18 +162,21 @@ impl AllSeries {
     /// Counts a span that has ended.
     #[inline]
     pub(super) fn ended(&mut self, rule: &Rule, of: &Of<'_>, span: &Ended<'_>, now: When) {
-        let mut hash = self.hasher.with_number(self.hasher.begin(), 0, u64::from(of.span.cast_unsigned()));
-        rule.each_value(span.start, span.end, |nth, value| {
-            hash = self.hasher.with_text(hash, value_place(nth), value);
+        let (mut numbers, mut values): (_, [&[u8]; MAX_DIMENSIONS]) = (Numbers::default(), Default::default());
+        let values = rule.values(span.start, span.end, &mut numbers, &mut values);
+        let found = values.and_then(|values| {
+            let hash = self.hash(of.span, values.iter().copied());
+            self.find(hash, |key| is_key_of(key, of.span, values))
         });
-        let found = self.find(hash.finish(), |key| is_key_of(key, rule, of.span, span));
         let at = match found {
             Some(at) => at,
             None => {
                 self.key.clear();
                 self.key.extend_from_slice(&of.span.to_ne_bytes());
                 rule.key(&mut self.key, span.start, span.end);
-                self.place(rule, of, now.nanos)
+                // One with a value that is not there as a text was not looked for.
+                let found = if values.is_none() { self.find_key() } else { None };
+                found.unwrap_or_else(|| self.place(rule, of, now.nanos))
             }
         };
         if let Some(series) = self.places.get_mut(at as usize) {
@@ -183,8 +188,32 @@ impl AllSeries {
     /// The place of the key with a hash, which keys that differ may have in common.
     #[inline]
     fn find(&self, hash: u64, is_it: impl Fn(&[u8]) -> bool) -> Option<u32> {
-        let is_there = |(known, at): &(u64, u32)| *known == hash && is_it(&self.places[*at as usize].key);
+        let is_there =
+            |(known, at): &(u64, u32)| *known == hash && is_it(self.places[*at as usize].key.bytes());
         self.by_key.find(hash, is_there).map(|(_, at)| *at)
+    }
+
+    /// The place of the key that is written down.
+    fn find_key(&self) -> Option<u32> {
+        self.find(self.hash_of(&self.key), |key| key == self.key)
+    }
+
+    /// The hash of a key that has these values.
+    #[inline]
+    fn hash<'a>(&self, span: Inst, values: impl Iterator<Item = &'a [u8]>) -> u64 {
+        let sum = self.hasher.with_number(self.hasher.begin(), 0, u64::from(span.cast_unsigned()));
+        let with = |sum, (nth, value)| self.hasher.with_text(sum, value_place(nth), value);
+        values.enumerate().fold(sum, with).finish()
+    }
+
+    /// The same of a key that is written down.
+    fn hash_of(&self, key: &[u8]) -> u64 {
+        let span = key.first_chunk().map_or(0, |span| Inst::from_ne_bytes(*span));
+        if key.get(SPAN) == Some(&OTHER) {
+            let sum = self.hasher.with_number(self.hasher.begin(), 0, u64::from(span.cast_unsigned()));
+            return self.hasher.with_number(sum, value_place(0), OTHER.into()).finish();
+        }
+        self.hash(span, values(key, SPAN))
     }
 
     /// A place for the key, or that of `(other)`.
@@ -203,7 +232,7 @@ impl AllSeries {
             self.folded += 1;
             self.key.truncate(SPAN);
             self.key.push(OTHER);
-            if let Some(at) = self.find(hash(&self.hasher, &self.key), |key| key == self.key) {
+            if let Some(at) = self.find_key() {
                 return at;
             }
         }
@@ -259,7 +288,7 @@ impl AllSeries {
                 span: of.span,
                 figures: Figures::new(),
                 inst: None,
-                key: Vec::new(),
+                key: Key::new(&[]),
                 used: 0,
                 turn: 0,
                 is_there: false,
@@ -270,8 +299,7 @@ impl AllSeries {
         let series = &mut self.places[at as usize];
         (series.source, series.span, series.inst, series.is_there) = (of.source, of.span, None, true);
         series.turn = series.turn.wrapping_add(1);
-        series.key.clear();
-        series.key.extend_from_slice(&self.key);
+        series.key = Key::new(&self.key);
         let ticket = Ticket { place: at, turn: series.turn };
         let text = instance_name(of.names.name(of.span).unwrap_or_default(), &self.key);
         if !series.is_other() {
@@ -279,7 +307,7 @@ impl AllSeries {
                 self.used.entry(scope).or_default().series += 1;
             }
         }
-        let hash = hash(&self.hasher, &self.key);
+        let hash = self.hash_of(&self.key);
         self.by_key.insert_unique(hash, (hash, at), |(hash, _)| *hash);
         self.namer.ask(ticket, text);
         at
@@ -323,7 +351,7 @@ impl AllSeries {
     fn remove(&mut self, gone: &[u32]) {
         let mut insts = Vec::new();
         for at in gone {
-            let hash = hash(&self.hasher, &self.places[*at as usize].key);
+            let hash = self.hash_of(self.places[*at as usize].key.bytes());
             if let Ok(entry) = self.by_key.find_entry(hash, |(_, known)| known == at) {
                 entry.remove();
             }
@@ -365,26 +393,19 @@ impl AllSeries {
     }
 }
 
-/// Whether a key is that of a span, as [`Rule::key`] would make it.
+/// Whether a key is that of a span with these values, as [`Rule::key`] would make it.
 #[inline]
-fn is_key_of(key: &[u8], rule: &Rule, name: Inst, span: &Ended<'_>) -> bool {
-    let mut rest = key.strip_prefix(&name.to_ne_bytes());
-    rule.each_value(span.start, span.end, |_, value| {
-        let own = rest.and_then(<[u8]>::split_first).filter(|(len, _)| usize::from(**len) == value.len());
-        rest = own.and_then(|(_, behind)| behind.strip_prefix(value));
-    });
-    rest.is_some_and(<[u8]>::is_empty)
-}
-
-/// The hash of a key, the same as that of its span and values.
-fn hash(hasher: &HashKeys, key: &[u8]) -> u64 {
-    let span = key.first_chunk().map_or(0, |span| u64::from(Inst::from_ne_bytes(*span).cast_unsigned()));
-    let sum = hasher.with_number(hasher.begin(), 0, span);
-    if key.get(SPAN) == Some(&OTHER) {
-        return hasher.with_number(sum, value_place(0), OTHER.into()).finish();
+fn is_key_of(key: &[u8], span: Inst, wanted: &[&[u8]]) -> bool {
+    let Some(mut rest) = key.strip_prefix(&span.to_ne_bytes()) else { return false };
+    for value in wanted {
+        let Some((len, behind)) = rest.split_first() else { return false };
+        let Some((own, behind)) = behind.split_at_checked(usize::from(*len)) else { return false };
+        if !is_same(own, value) {
+            return false;
+        }
+        rest = behind;
     }
-    let values = values(key, SPAN).enumerate();
-    values.fold(sum, |sum, (nth, value)| hasher.with_text(sum, value_place(nth), value)).finish()
+    rest.is_empty()
 }
 
 /// Where a value is in a hash, in words: behind the span.

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::super::details::{Details, Last, Rules, Seen};
+use super::super::details::{Details, Last, Rules, Seen, Which};
 use super::*;
 use crate::config::{DimensionsConfig, MAX_DIMENSIONS};
 use crate::state::fields::Fields;
@@ -54,9 +54,9 @@ impl Bench {
         let (mut first, mut kept) = (Details::default(), Details::default());
         let [mut of_start, mut seen] = [(); 2].map(|()| Seen::of(text(SPAN_ID, "s")));
         self.rule.see(&mut of_start, start.iter().copied(), |_| {});
-        self.rule.keep(&mut first, &of_start);
+        self.rule.keep(&mut first, &of_start, Which::Start);
         self.rule.see(&mut seen, end.iter().copied(), |_| {});
-        self.rule.keep(&mut kept, &seen);
+        self.rule.keep(&mut kept, &seen, Which::End);
         // Whether it was kept or is seen makes no difference.
         let both = [Last::Seen(&seen), Last::Kept(&kept)];
         let [key, same] = both.map(|last| {
