@@ -264,8 +264,10 @@ impl Known {
             }
         }
         if message.kind != END {
-            of_thread(self, message)
-                .for_each(|(at, param)| learn(THREAD[at], param.value_type(), &mut common.thread[at]));
+            let params = [thread_name(self, message), thread_number(self, message)];
+            for (param, (name, field)) in params.into_iter().zip(THREAD.iter().zip(&mut common.thread)) {
+                param.into_iter().for_each(|param| learn(name, param.value_type(), field));
+            }
         }
     }
 }
@@ -343,34 +345,37 @@ fn fill(
             is_said = true;
             continue;
         }
-        let param = match value {
-            Value::I64(number) => Param::I64(number),
-            Value::U64(number) => Param::U64(number),
-            Value::Double(number) => Param::Double(number),
-            Value::U32(number) => Param::U32(number),
-            Value::Text(value) => {
-                let (value, cut) = text(limits, value)?;
-                is_cut |= cut;
-                Param::String(value)
-            }
-            // Rings have no others.
-            Value::I32(_) | Value::Float(_) | Value::Bytes(_) => continue,
-        };
-        is_new |= match field {
+        let place = match field {
             Some(field) if field.is_long => return Ok(None),
-            Some(field) => put(record, (&field.name, &field.interned), param),
-            None if index == usize::from(DURATION) => put(record, (TOOK, &common.duration), param),
+            Some(field) => (&*field.name, &field.interned),
+            None if index == usize::from(DURATION) => (TOOK, &common.duration),
             None => {
                 let detail = "a field that the message's place in the program does not have";
                 return Err(Refusal::at(0, Reason::Undefined, detail));
             }
         };
+        is_new |= match value {
+            Value::I64(number) => put(record, place, Param::I64(number)),
+            Value::U64(number) => put(record, place, Param::U64(number)),
+            Value::Double(number) => put(record, place, Param::Double(number)),
+            Value::U32(number) => put(record, place, Param::U32(number)),
+            Value::Text(value) => {
+                let (value, cut) = text(limits, value)?;
+                is_cut |= cut;
+                put(record, place, Param::String(value))
+            }
+            // Rings have no others.
+            Value::I32(_) | Value::Float(_) | Value::Bytes(_) => continue,
+        };
     }
     // The end of a span says no more than its start.
     if message.kind != END {
         put_origin(known, record);
-        for (at, param) in of_thread(known, message) {
-            is_new |= put(record, (THREAD[at], &common.thread[at]), param);
+        if let Some(name) = thread_name(known, message) {
+            is_new |= put(record, (THREAD[0], &common.thread[0]), name);
+        }
+        if let Some(number) = thread_number(known, message) {
+            is_new |= put(record, (THREAD[1], &common.thread[1]), number);
         }
     }
     Ok(Some(Filled { is_cut, is_new }))
@@ -406,19 +411,22 @@ fn put_origin(known: &Known, record: &mut Record<'_>) {
     }
 }
 
-/// What is known of the thread of a message, as far as it is wanted: places in [`THREAD`], and values.
+/// The name of the thread of a message, if it is wanted and there is one.
 #[inline]
-fn of_thread<'a>(known: &Known, message: &Message<'a>) -> impl Iterator<Item = (usize, Param<'a>)> {
-    let [name, number] = known.thread;
-    let of = |is_wanted: bool| message.thread.filter(|_| is_wanted);
-    let name =
-        of(name).filter(|thread| !thread.name.is_empty()).map(|thread| (0, Param::String(&thread.name)));
-    let number = of(number).filter(|thread| thread.id != 0).map(|thread| (1, Param::U64(thread.id)));
-    [name, number].into_iter().flatten()
+fn thread_name<'a>(known: &Known, message: &Message<'a>) -> Option<Param<'a>> {
+    let thread = message.thread.filter(|thread| known.thread[0] && !thread.name.is_empty())?;
+    Some(Param::String(&thread.name))
+}
+
+/// Its number, likewise.
+#[inline]
+fn thread_number(known: &Known, message: &Message<'_>) -> Option<Param<'static>> {
+    let thread = message.thread.filter(|thread| known.thread[1] && thread.id != 0)?;
+    Some(Param::U64(thread.id))
 }
 
 /// Appends a field that was looked up, if it was, for values of this type: or else by its name, and it is to be looked up.
-#[inline]
+#[inline(always)] // where the type is known, nothing of the value goes through memory
 fn put(record: &mut Record<'_>, (name, field): (&[u8], &Option<InternedField>), param: Param<'_>) -> bool {
     match field {
         Some(field) if field.value_type == param.value_type() => {

@@ -162,7 +162,8 @@ impl AllSeries {
     /// Counts a span that has ended.
     #[inline]
     pub(super) fn ended(&mut self, rule: &Rule, of: &Of<'_>, span: &Ended<'_>, now: When) {
-        let (mut numbers, mut values): (_, [&[u8]; MAX_DIMENSIONS]) = (Numbers::default(), Default::default());
+        let (mut numbers, mut values): (_, [&[u8]; MAX_DIMENSIONS]) =
+            (Numbers::default(), Default::default());
         let values = rule.values(span.start, span.end, &mut numbers, &mut values);
         let found = values.and_then(|values| {
             let hash = self.hash(of.span, values.iter().copied());
