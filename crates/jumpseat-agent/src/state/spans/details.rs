@@ -178,20 +178,6 @@ fn text_of<'a>(param: PackedParam<'a>, number: &'a mut itoa::Buffer) -> Option<&
     }
 }
 
-/// Calls with a value as text, at most [`MAX_VALUE`] bytes: where it is, as far as that is possible.
-#[inline]
-fn with_text(param: PackedParam<'_>, take: impl FnOnce(&[u8])) {
-    if let Some(value) = param.text().filter(|value| value.len() <= MAX_VALUE) {
-        return take(value);
-    }
-    if let Some(number) = integer(param).and_then(|number| i64::try_from(number).ok()) {
-        return take(itoa::Buffer::new().format(number).as_bytes());
-    }
-    let mut text = Vec::new();
-    put(&mut text, param);
-    take(&text);
-}
-
 #[inline]
 fn put_number(text: &mut Vec<u8>, number: i128) {
     // The wide ones take a hundred times as long, and there are none.
@@ -392,27 +378,6 @@ impl Rule {
         (Some(key(seen.id)), seen.parent.map(key))
     }
 
-    /// Calls with the number and the text of each dimension's value: the END's before the START's, empty where neither has one.
-    #[inline]
-    pub(super) fn each_value(&self, start: &Details, end: Last<'_>, mut take: impl FnMut(usize, &[u8])) {
-        for nth in 0..self.config.fields.len() {
-            let of = |details: &'_ Details| details.epoch == self.epoch && details.lens[nth] != 0;
-            let kept = match end {
-                Last::Seen(seen) => match seen.values[nth] {
-                    Some(value) => {
-                        with_text(value, |text| take(nth, text));
-                        continue;
-                    }
-                    None => start,
-                },
-                Last::Kept(end) if of(end) => end,
-                Last::Kept(_) => start,
-            };
-            let value = if of(kept) { kept.value(nth).unwrap_or_default() } else { &[] };
-            take(nth, value);
-        }
-    }
-
     /// The values of all dimensions where they are, those that are numbers as texts in `numbers`; `None` if there is one that has
     /// to be written down. The END's before the START's, empty where neither has one. They are put into `values`, as to move them
     /// costs more than to find them.
@@ -424,9 +389,6 @@ impl Rule {
         numbers: &'a mut Numbers,
         values: &'v mut [&'a [u8]; MAX_DIMENSIONS],
     ) -> Option<&'v [&'a [u8]]> {
-        let kept = |details: &'a Details, nth: usize| {
-            if details.epoch == self.epoch { details.value(nth) } else { None }
-        };
         let values = values.get_mut(..self.config.fields.len())?;
         let places = values.iter_mut().zip(&mut numbers.0);
         for (nth, (place, number)) in places.enumerate() {
@@ -435,20 +397,35 @@ impl Rule {
                     Some(param) => Some(text_of(param, number)?),
                     None => None,
                 },
-                Last::Kept(end) => kept(end, nth),
+                Last::Kept(end) => self.kept(end, nth),
             };
-            *place = last.or_else(|| kept(start, nth)).unwrap_or_default();
+            *place = last.or_else(|| self.kept(start, nth)).unwrap_or_default();
         }
         Some(values)
     }
 
-    /// Appends the values of a span to a key: each with its length before it.
+    /// What was kept of a value by this rule.
+    #[inline]
+    fn kept<'a>(&self, details: &'a Details, nth: usize) -> Option<&'a [u8]> {
+        (details.epoch == self.epoch).then(|| details.value(nth))?
+    }
+
+    /// Appends the values of a span to a key, the same, each with its length before it.
     pub(super) fn key(&self, key: &mut Vec<u8>, start: &Details, end: Last<'_>) {
-        self.each_value(start, end, |_, value| {
+        for nth in 0..self.config.fields.len() {
+            let at = key.len();
+            key.push(0);
+            let (seen, kept) = match end {
+                Last::Seen(seen) => (seen.values[nth], None),
+                Last::Kept(end) => (None, self.kept(end, nth)),
+            };
+            match seen {
+                Some(param) => put(key, param),
+                None => key.extend_from_slice(kept.or_else(|| self.kept(start, nth)).unwrap_or_default()),
+            }
             // At most MAX_VALUE.
-            key.push(value.len() as u8);
-            key.extend_from_slice(value);
-        });
+            key[at] = (key.len() - at - 1) as u8;
+        }
     }
 }
 

@@ -120,6 +120,30 @@ fn series_whose_hashes_are_the_same_are_told_apart() {
 }
 
 #[test]
+fn a_value_that_has_to_be_written_down_is_found_again() {
+    let mut bench = bench(10, 10);
+    let (half, most) = (0.5_f64.to_be_bytes(), u64::MAX.to_be_bytes());
+    let number = |value_type: ValueType, bytes| PackedParam {
+        pmid: STATUS,
+        value_type: value_type.code() as u32,
+        bytes,
+    };
+    let numbers = [number(ValueType::Double, &half), number(ValueType::U64, &most)];
+    let long = "x".repeat(300);
+    for now in 1..=4 {
+        for number in numbers {
+            // The END's is the one that counts, also if it has to be written down and the START's has not.
+            bench.ended(0, &[text(ROUTE, "/a"), text(STATUS, "200")], &[number], now);
+        }
+        bench.ended(0, &[text(ROUTE, "/a")], &[text(ROUTE, &long)], now);
+    }
+    let counts = bench.counts();
+    assert_eq!(counts.values().collect::<Vec<_>>(), [&4, &4, &4], "{counts:?}");
+    assert_eq!(counts.get("app/a:/a:0.5"), Some(&4));
+    assert_eq!(counts.get("app/a:/a:18446744073709551615"), Some(&4));
+}
+
+#[test]
 fn a_series_of_fewer_dimensions_is_another_one() {
     let mut bench = bench(10, 10);
     bench.ended(0, &[], &[], 1);
