@@ -1,7 +1,7 @@
 //! What of the ends of spans is kept besides ids and times, for sources whose spans have dimensions: the values, and the ids
 //! that exemplars show; and for the map of services who calls whom.
 //!
-//! **Bounds:** one entry for each open span and each END that waits, of a size that its values have given it: at most
+//! **Bounds:** one entry for each open span and each END that waits, of 128 bytes and room for its values: at most
 //! [`MAX_DIMENSIONS`] values of [`MAX_VALUE`] bytes. Entries are used again with their room, so that nothing is allocated for a
 //! span.
 
@@ -588,5 +588,66 @@ impl Kept {
     #[cfg(test)]
     pub(super) fn used(&self) -> usize {
         self.entries.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn param(value_type: ValueType, bytes: &[u8]) -> PackedParam<'_> {
+        PackedParam { pmid: Pmid(0), value_type: value_type.code() as u32, bytes }
+    }
+
+    #[test]
+    fn ids_are_shown_as_they_were_sent_whatever_was_in_their_place() {
+        let (trace, long, wide) = ("0af7651916cd43dd8448eb211c80319c", "x".repeat(40), "ü".repeat(20));
+        let odd = format!("a{wide}");
+        let (zero, most, less) = (0_u64.to_be_bytes(), u64::MAX.to_be_bytes(), (-1_i32).to_be_bytes());
+        let ids = [
+            (param(ValueType::String, trace.as_bytes()), trace),
+            (param(ValueType::String, b"b7ad6b7169203331"), "b7ad6b7169203331"),
+            (param(ValueType::String, b""), ""),
+            (param(ValueType::String, long.as_bytes()), &long[..MAX_ID]),
+            (param(ValueType::String, wide.as_bytes()), &wide[..MAX_ID]),
+            // Not half a character.
+            (param(ValueType::String, odd.as_bytes()), &odd[..MAX_ID - 1]),
+            (param(ValueType::U64, &zero), "0"),
+            (param(ValueType::U64, &most), "18446744073709551615"),
+            // No number that an id can be.
+            (param(ValueType::I32, &less), ""),
+        ];
+        for (before, was) in ids {
+            for (sent, expected) in ids {
+                let (mut id, mut alone) = (ShownId::default(), ShownId::default());
+                id.set(before);
+                id.clear();
+                assert!(id.is_empty() && id.text().is_empty());
+                id.set(sent);
+                alone.set(sent);
+                assert_eq!((id.text(), id.is_empty()), (expected.to_owned(), expected.is_empty()));
+                assert_eq!(id, alone, "nothing is left of {was:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn values_are_found_whichever_there_are() {
+        let long = "y".repeat(300);
+        let values = ["", "200", "/users/17", &long];
+        // Each dimension has none, or one of these.
+        for number in 0..5_usize.pow(4) {
+            let wanted = |nth: u32| values.get(number / 5_usize.pow(nth) % 5).copied();
+            let mut details = Details::default();
+            for nth in 0..4 {
+                if let Some(value) = wanted(nth) {
+                    details.set(nth as usize, param(ValueType::String, value.as_bytes()));
+                }
+            }
+            for nth in 0..4 {
+                let expected = wanted(nth).map(|value| &value.as_bytes()[..value.len().min(MAX_VALUE)]);
+                assert_eq!(details.value(nth as usize), expected);
+            }
+        }
     }
 }
