@@ -60,6 +60,7 @@ mod start;
 pub mod tail;
 pub mod telling;
 pub mod tracefs;
+mod word;
 
 pub use config::{Oversize, SocketConfig};
 pub use delivery::{Cause, Delivery, Inlet, Loss, Reason, Tallies};

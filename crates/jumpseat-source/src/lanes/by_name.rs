@@ -8,9 +8,11 @@ use std::hash::{Hash, Hasher};
 use hashbrown::HashMap;
 
 use super::account::LaneId;
+use crate::word::word_at;
 
 /// Longest name that is kept as words, in bytes.
 const SHORT: usize = 32;
+const WORD: usize = size_of::<u64>();
 
 /// Lanes by name.
 #[derive(Debug, Default)]
@@ -43,47 +45,26 @@ impl ByName {
     }
 }
 
-/// A short name. Its first and its last bytes, which are in part the same, are all of it, as its length is known.
+/// A short name, with zeros behind it, and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Words {
-    first: [u64; 2],
-    last: [u64; 2],
+    words: [u64; SHORT / WORD],
     len: u8,
 }
 
 impl Words {
     #[inline]
     fn of(name: &[u8]) -> Option<Words> {
-        let words = |bytes: &[u8; 16]| {
-            let number = u128::from_ne_bytes(*bytes);
-            [number as u64, (number >> 64) as u64]
-        };
         let len = u8::try_from(name.len()).ok().filter(|len| usize::from(*len) <= SHORT)?;
-        let (first, last) = if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
-            (words(first), words(last))
-        } else if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
-            ([u64::from_ne_bytes(*first), u64::from_ne_bytes(*last)], [0; 2])
-        } else if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
-            ([u32::from_ne_bytes(*first).into(), u32::from_ne_bytes(*last).into()], [0; 2])
-        } else {
-            let byte = |at: usize| name.get(at).map_or(0, |byte| u64::from(*byte));
-            ([byte(0) | byte(1) << 8, byte(2)], [0; 2])
-        };
-        Some(Words { first, last, len })
+        Some(Words { words: std::array::from_fn(|nth| word_at(name, nth * WORD)), len })
     }
 }
 
 impl Hash for Words {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
-        for word in self.first {
-            state.write_u64(word);
-        }
-        if usize::from(self.len) > size_of_val(&self.first) {
-            for word in self.last {
-                state.write_u64(word);
-            }
-        }
+        let used = usize::from(self.len).div_ceil(WORD);
+        self.words.iter().take(used).for_each(|word| state.write_u64(*word));
         state.write_u8(self.len);
     }
 }

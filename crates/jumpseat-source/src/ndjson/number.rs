@@ -2,7 +2,7 @@
 //!
 //! **Cost:** digits are taken eight at a time, without a branch for each: lengths vary from number to number.
 
-use super::scan::word_at;
+use crate::word::word_at;
 
 /// A number, in the first type of these that holds it.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -15,9 +15,9 @@ use std::hash::BuildHasher;
 use hashbrown::DefaultHashBuilder;
 use rustc_hash::FxHashMap;
 
-use super::scan::word_at;
 use crate::meaning::Meaning;
 use crate::registry::FieldMemo;
+use crate::word::word_at;
 
 /// Most names that are remembered.
 const MAX_MEMBERS: usize = 4096;

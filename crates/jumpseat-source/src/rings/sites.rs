@@ -264,9 +264,11 @@ impl Known {
             }
         }
         if message.kind != END {
-            let params = [thread_name(self, message), thread_number(self, message)];
-            for (param, (name, field)) in params.into_iter().zip(THREAD.iter().zip(&mut common.thread)) {
-                param.into_iter().for_each(|param| learn(name, param.value_type(), field));
+            if let Some(name) = thread_name(self, message) {
+                learn(THREAD[0], name.value_type(), &mut common.thread[0]);
+            }
+            if let Some(number) = thread_number(self, message) {
+                learn(THREAD[1], number.value_type(), &mut common.thread[1]);
             }
         }
     }

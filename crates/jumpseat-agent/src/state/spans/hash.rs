@@ -86,15 +86,6 @@ impl Sum {
     }
 }
 
-/// Whether two texts are the same: by words, as a call would take longer than to compare what is short.
-#[inline]
-pub(super) fn is_same(one: &[u8], other: &[u8]) -> bool {
-    let (words, others) = (one.as_chunks::<WORD>().0, other.as_chunks::<WORD>().0);
-    one.len() == other.len()
-        && words.iter().zip(others).all(|(word, other)| word == other)
-        && last_word(one) == last_word(other)
-}
-
 /// A word with the last bytes of a text: another one for other last bytes of texts of the same length. Some bytes are in it twice, or in
 /// the word before, too: to copy just what is left takes a call that costs as much as all the rest.
 #[inline]
@@ -165,18 +156,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn texts_are_the_same_that_are(a in prop::collection::vec(0..2_u8, 0..20), b in prop::collection::vec(0..2_u8, 0..20)) {
-            prop_assert_eq!(is_same(&a, &b), a == b);
-            let mut other = a.clone();
-            prop_assert!(is_same(&a, &other));
-            for at in 0..a.len() {
-                other[at] ^= 1;
-                prop_assert!(!is_same(&a, &other));
-                other[at] ^= 1;
-            }
-        }
-
         #[test]
         fn texts_that_differ_have_other_hashes(a in prop::collection::vec(0..3_u8, 0..40), b in prop::collection::vec(0..3_u8, 0..40)) {
             let keys = HashKeys::new(40);

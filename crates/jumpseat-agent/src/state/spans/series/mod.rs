@@ -21,7 +21,7 @@ use rustc_hash::FxHashMap;
 use crate::config::MAX_DIMENSIONS;
 
 use super::details::{MAX_VALUE, Numbers, Rule, values};
-use super::hash::{HashKeys, is_same};
+use super::hash::HashKeys;
 use super::namer::{Namer, Ticket};
 use pcp_model::Inst;
 use pcp_pmda::Instances;
@@ -397,16 +397,8 @@ impl AllSeries {
 /// Whether a key is that of a span with these values, as [`Rule::key`] would make it.
 #[inline]
 fn is_key_of(key: &[u8], span: Inst, wanted: &[&[u8]]) -> bool {
-    let Some(mut rest) = key.strip_prefix(&span.to_ne_bytes()) else { return false };
-    for value in wanted {
-        let Some((len, behind)) = rest.split_first() else { return false };
-        let Some((own, behind)) = behind.split_at_checked(usize::from(*len)) else { return false };
-        if !is_same(own, value) {
-            return false;
-        }
-        rest = behind;
-    }
-    rest.is_empty()
+    let is_other = key.get(SPAN) == Some(&OTHER);
+    !is_other && key.starts_with(&span.to_ne_bytes()) && values(key, SPAN).eq(wanted.iter().copied())
 }
 
 /// Where a value is in a hash, in words: behind the span.
