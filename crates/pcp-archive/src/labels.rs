@@ -117,10 +117,12 @@ impl Record {
             let (name, value) = (text(json, raw.name)?, text(json, raw.value)?);
             Some(Label { name, value, flags: LabelFlags(raw.flags) })
         };
-        let set = |set: RawSet<'_>| {
-            let labels =
-                set.labels.map(|labels| labels.iter().filter_map(|raw| label(set.json, raw)).collect());
-            LabelSet { inst: set.inst, labels }
+        let set = |set: RawSet<'_>| match &set.labels {
+            Ok(labels) => {
+                let labels = labels.iter().filter_map(|raw| label(set.json, raw)).collect();
+                LabelSet::sorted(set.inst, labels)
+            }
+            Err(error) => LabelSet { inst: set.inst, labels: Err(*error) },
         };
         self.raw().map(set).collect()
     }

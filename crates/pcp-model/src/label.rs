@@ -70,3 +70,11 @@ pub struct LabelSet {
     /// The labels sorted by name, or why there are none.
     pub labels: Result<Vec<Label>, PmError>,
 }
+
+impl LabelSet {
+    /// Labels in the order in which somebody else told them; of one name the later one stays behind the other.
+    pub fn sorted(inst: Inst, mut labels: Vec<Label>) -> LabelSet {
+        labels.sort_by(|a, b| a.name.cmp(&b.name));
+        LabelSet { inst, labels: Ok(labels) }
+    }
+}

@@ -253,7 +253,7 @@ impl SetHead {
             };
             labels.push(Label { name, value, flags: LabelFlags(entry.flags) });
         }
-        Ok(LabelSet { inst: self.inst, labels: Ok(labels) })
+        Ok(LabelSet::sorted(self.inst, labels))
     }
 }
 
@@ -416,6 +416,15 @@ mod tests {
         let nested = one_set(LabelTarget::Domain(29), vec![label("a.b", "1", 0x42)]);
         assert_eq!(Pdu::decode(&frame), Ok(nested.clone()));
         round_trip(&nested);
+    }
+
+    /// PCP sorts them (`pmParseLabelSet`), but whoever sends them need not.
+    #[test]
+    fn labels_are_in_the_order_of_their_names() {
+        let frame = raw(2, 0x3c, 13, "00080102 000b0001 00020102 00050001", r#"{"b":1,"a":2}"#);
+        let sorted = one_set(LabelTarget::Domain(29), vec![label("a", "2", 2), label("b", "1", 2)]);
+        assert_eq!(Pdu::decode(&frame), Ok(sorted.clone()));
+        round_trip(&sorted);
     }
 
     #[test]
