@@ -8,9 +8,11 @@
 //! made [`CONNECTING`] at a time, [`CONNECTING_TO_ONE`] on one, so that what hangs leaves places for others. A context is used by one request at
 //! a time.
 //!
-//! **Cost:** to make a context, a look at those that there are, twice, once they may be too many.
+//! **Cost:** to make a context, a look at those that there are, twice, once they may be too many. To put contexts away, a look at those that
+//! would have expired by now if nobody had used them since the last look: memory that nobody has touched for a while is slow to get at.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -77,6 +79,8 @@ struct Table {
     back_off: Arc<BackOff>,
     texts_in_all: InAll,
     by_number: HashMap<u32, Arc<WebContext>>,
+    /// When each is to be looked at, and its number: not before it may have expired.
+    due: BinaryHeap<Reverse<(Instant, u32)>>,
     /// Places of hosts and archives, by what they are.
     places: HashMap<String, Weak<Places>>,
 }
@@ -193,7 +197,7 @@ impl Contexts {
         let session = Mutex::new(session);
         let context = WebContext { number, peer: call.peer, patience, last, turn, places, session };
         let context = Arc::new(context);
-        table.by_number.insert(number, Arc::clone(&context));
+        table.add(Arc::clone(&context));
         drop(table);
         // It has not ended: there were the places.
         Ok(Lease { context, connecting: Arc::clone(&self.connecting) })
@@ -257,6 +261,11 @@ impl Table {
         }
     }
 
+    fn add(&mut self, context: Arc<WebContext>) {
+        self.due.push(Reverse((context.end(), context.number)));
+        self.by_number.insert(context.number, context);
+    }
+
     fn places_of(&mut self, key: String, is_archive: bool) -> Arc<Places> {
         if let Some(places) = self.places.get(&key).and_then(Weak::upgrade) {
             return places;
@@ -278,14 +287,20 @@ impl Table {
 
     /// Takes out what has expired, and places that nobody has.
     fn expired(&mut self, now: Instant) -> Vec<Arc<WebContext>> {
-        let gone: Vec<u32> = self
-            .by_number
-            .values()
-            .filter(|context| context.has_expired(now))
-            .map(|context| context.number)
-            .collect();
+        let (mut gone, mut later) = (Vec::new(), Vec::new());
+        while self.due.peek().is_some_and(|Reverse((due, _))| *due <= now) {
+            let Some(Reverse((_, number))) = self.due.pop() else { break };
+            let Some(context) = self.by_number.get(&number) else { continue };
+            if context.has_expired(now) {
+                gone.extend(self.by_number.remove(&number));
+            } else {
+                // In use, or used meanwhile.
+                later.push(Reverse((context.end(), number)));
+            }
+        }
+        self.due.extend(later);
         self.places.retain(|_, places| places.strong_count() > 0);
-        gone.iter().filter_map(|number| self.by_number.remove(number)).collect()
+        gone
     }
 }
 
@@ -359,10 +374,14 @@ impl WebContext {
         *locked(&self.last) = Instant::now();
     }
 
+    /// When it will have expired, if nobody uses it until then.
+    fn end(&self) -> Instant {
+        *locked(&self.last) + self.patience
+    }
+
     fn has_expired(&self, now: Instant) -> bool {
         // While a request has it, it is in use.
-        self.turn.available_permits() > 0
-            && now.saturating_duration_since(*locked(&self.last)) > self.patience
+        self.turn.available_permits() > 0 && now > self.end()
     }
 }
 
@@ -570,6 +589,39 @@ mod tests {
         assert_eq!(asked(&[(63, here, &archive)], here, &archive), 200);
         assert_eq!(asked(&[(32, here, &archive), (32, here, &second)], here, &archive), 503);
         assert_eq!(asked(&[(64, here, &archive)], here, &host), 200);
+    }
+
+    #[test]
+    fn contexts_go_once_nobody_uses_them() {
+        let context = |number, last, patience| {
+            let places = Arc::new(Places::new(false, &Arc::default(), &InAll::default()));
+            let spec: HostSpec = "web1".parse().expect("a host");
+            let host = Context::host_unconnected(&spec, &pcp_client::HostOptions::default());
+            let session = Mutex::new(Session::new(host.expect("not yet connected")));
+            let (last, turn) = (Mutex::new(last), Arc::new(Semaphore::new(1)));
+            Arc::new(WebContext { number, peer: None, patience, last, turn, places, session })
+        };
+        let (mut table, begun) = (Table::default(), Instant::now());
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        for (number, patience) in [(1, 5), (2, 10), (3, 5), (4, 0)] {
+            table.add(context(number, begun, Duration::from_secs(patience)));
+        }
+        let gone = |table: &mut Table, seconds| {
+            let mut gone: Vec<u32> =
+                table.expired(at(seconds)).iter().map(|context| context.number).collect();
+            gone.sort_unstable();
+            gone
+        };
+        assert_eq!(gone(&mut table, 0), [0; 0], "not later than its patience");
+        assert_eq!(gone(&mut table, 2), [4]);
+        // One is used again, and one is in use.
+        *locked(&table.by_number[&1].last) = at(4);
+        let turn = Arc::clone(&table.by_number[&3].turn).try_acquire_owned().expect("nobody has it");
+        assert_eq!((gone(&mut table, 6), gone(&mut table, 8)), (vec![], vec![]));
+        drop(turn);
+        assert_eq!(gone(&mut table, 10), [1, 3]);
+        assert_eq!(gone(&mut table, 12), [2]);
+        assert!(table.by_number.is_empty() && table.due.is_empty());
     }
 
     #[test]
