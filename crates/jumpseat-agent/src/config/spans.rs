@@ -9,11 +9,11 @@ use jumpseat_source::Interval;
 
 use super::problem::{OutOfRange, limit};
 
-/// Largest number of span names, which take about 17 KiB each.
+/// Largest number of span names, which take about 5 KiB each, and 17 where some take 10,000 times as long as others.
 pub const MAX_SPANS: u32 = 16 * 1024;
 /// Largest number of open spans, which take about 100 bytes each.
 pub const MAX_OPEN_SPANS: u32 = 4 * 1024 * 1024;
-/// Largest number of series, which take about 5 KiB each.
+/// Largest number of series, which take about 2 KiB each, and 5 where some spans take 10,000 times as long as others.
 pub const MAX_SERIES: u32 = 64 * 1024;
 /// Range of the time that quantiles look back.
 pub const SPAN_WINDOW: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);

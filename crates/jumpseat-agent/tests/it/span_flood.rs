@@ -12,7 +12,7 @@ use support::alloc::held;
 
 const SPANS: usize = 1_000_000;
 const A_TIME: usize = 5000;
-/// Names, each with about 17 KiB, and open spans, each with about 64 bytes twice over while their table grows.
+/// Names, each with 17 KiB at most, and open spans, each with about 64 bytes twice over while their table grows.
 const NAMES: usize = 200;
 const OPEN: usize = 10_000;
 const ROOM: isize = (NAMES as isize + 1) * 20 * 1024 + OPEN as isize * 256 + 8 * 1024 * 1024;
@@ -76,4 +76,41 @@ fn a_million_names_and_a_million_open_spans_have_their_bounds() {
     let ended: u64 = (0..).map_while(|inst| spans.get(inst)).map(|span| span.count).sum();
     assert_eq!(ended, OPEN as u64);
     assert!(held() - before < ROOM);
+}
+
+/// Memory for each of 100 names whose spans take so long, in microseconds.
+fn of_a_name(durations: impl Fn(u64) -> u64) -> isize {
+    const MANY: usize = 100;
+    let registry = RegistryConfig { max_types: 220, max_spans: MANY, ..RegistryConfig::new(400) };
+    let mut desk = Desk::with(Limits::default(), &registry, 1000);
+    let (mut spans, mut open) = (Spans::new(400, SpansConfig::default()), FxHashMap::default());
+    let fields = Fields::default();
+    let mut pass = |name: &dyn Fn(usize) -> usize, duration: u64| {
+        let mut text = String::new();
+        for n in 0..MANY {
+            let (second, micros) = (duration / 1_000_000, duration % 1_000_000);
+            writeln!(text, r#"{{"ph":"b","id":{n},"type":"n{}","time":1000.0}}"#, name(n))
+                .expect("a text takes all");
+            writeln!(text, r#"{{"ph":"e","id":{n},"time":{}.{micros:06}}}"#, 1000 + second)
+                .expect("a text takes all");
+        }
+        desk.intake.feed(text.as_bytes(), NOW, &mut desk.shared, &mut desk.replies);
+        take_in(&mut desk, &mut spans, &mut open, &fields);
+    };
+    // All there is but counts.
+    pass(&|n| n, durations(0));
+    let before = held();
+    (0..100).for_each(|n| pass(&|n| n, durations(n)));
+    let took = held() - before;
+    let count: u64 = (0..).map_while(|inst| spans.get(inst)).map(|span| span.count).sum();
+    assert_eq!(count, 101 * MANY as u64);
+    took / MANY as isize
+}
+
+#[test]
+fn a_name_takes_memory_for_durations_that_there_are() {
+    let alike = of_a_name(|n| 1000 + 10 * n);
+    let apart = of_a_name(|n| [1, 1_000_000_000][n as usize % 2]);
+    assert!(alike < 1024, "{alike} bytes");
+    assert!((2048..4096).contains(&apart), "{apart} bytes");
 }

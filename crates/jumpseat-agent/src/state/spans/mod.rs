@@ -4,13 +4,13 @@
 //! a span, and not even these of a batch that has none; then its parameters are walked once. A span is known by its source and its id; its name is the event
 //! type of its START. An END that comes before its START waits for it for `grace`.
 //!
-//! **Bounds:** `max_names` names (the registry gives ids to no more, the rest goes to `SOURCE/(other)`), about
-//! 17 KiB each; `max_open` open spans over all sources, about 64 bytes each, of which the oldest of the source with the most
+//! **Bounds:** `max_names` names (the registry gives ids to no more, the rest goes to `SOURCE/(other)`), 17 KiB
+//! each at most; `max_open` open spans over all sources, about 64 bytes each, of which the oldest of the source with the most
 //! gives way; [`MAX_EARLY`] waiting ENDs a source. Ids are hashed with a key of this process, so that nobody can choose
 //! ones that collide.
 //!
 //! * `ids`: ids as numbers, by `hash`; `arrivals`: what waits for its other end, by id; `source`: that of one source.
-//! * `stats`: the figures of a name, by `buckets`; `bounds`: the same as a cumulative histogram.
+//! * `stats`: the figures of a name, by `buckets`, in `cells` for those that there have been; `bounds`: the same as a cumulative histogram.
 //! * `details`: what is kept of spans that have dimensions; `series`: the figures of these, by `exponential` buckets.
 //! * `namer`: numbers for their names, on file. `service_map`: whose spans call whose; `objectives`: which part of them is good.
 //!
@@ -20,6 +20,7 @@
 mod arrivals;
 mod bounds;
 mod buckets;
+mod cells;
 mod details;
 mod exponential;
 mod hash;

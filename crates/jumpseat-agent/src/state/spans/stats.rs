@@ -1,6 +1,7 @@
 //! The figures of one span name.
 
 use super::buckets::{COARSE, FINE, buckets, middle};
+use super::cells::Cells;
 use pcp_model::Inst;
 
 /// The window of recent figures has so many slices, of which the oldest goes at a time.
@@ -28,20 +29,28 @@ pub struct Span {
     /// Ended spans by coarse bucket.
     pub histogram: Box<[u64; COARSE]>,
     slices: [Slice; SLICES as usize],
-    /// Ended spans by fine bucket, slice after slice: those that there has been something in, or in one behind them.
-    counts: Vec<[u32; FINE]>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Slice {
     /// Which slice of time it is.
     number: u64,
     longest: u64,
+    /// Ended spans by fine bucket.
+    counts: Cells<u32>,
 }
 
 impl Slice {
     /// Of a time that was never.
-    const NONE: Slice = Slice { number: u64::MAX, longest: 0 };
+    fn none() -> Slice {
+        Slice { number: u64::MAX, longest: 0, counts: Cells::default() }
+    }
+
+    #[cold]
+    fn begin(&mut self, number: u64) {
+        (self.number, self.longest) = (number, 0);
+        self.counts.drain(|_, _| ());
+    }
 }
 
 impl Span {
@@ -57,8 +66,7 @@ impl Span {
             unfinished: 0,
             objectives: Box::default(),
             histogram: Box::new([0; COARSE]),
-            slices: [Slice::NONE; SLICES as usize],
-            counts: Vec::new(),
+            slices: std::array::from_fn(|_| Slice::none()),
         }
     }
 
@@ -78,40 +86,27 @@ impl Span {
         // A counter wraps; 584 years of durations are a defect of a sender's clock.
         self.time = self.time.wrapping_add(nanos);
         let (bucket, coarse) = buckets(nanos);
-        let at = (now % SLICES) as usize;
-        if self.slices[at].number != now {
-            self.begin_slice(at, now);
+        let slice = &mut self.slices[(now % SLICES) as usize];
+        if slice.number != now {
+            slice.begin(now);
         }
-        let (slice, counts) = (&mut self.slices[at], &mut self.counts[at]);
         slice.longest = slice.longest.max(nanos);
-        counts[bucket] = counts[bucket].saturating_add(1);
+        let count = slice.counts.of(bucket);
+        *count = count.saturating_add(1);
         self.histogram[coarse] += 1;
         (self.histogram[coarse] == 1).then_some(coarse)
     }
 
-    #[cold]
-    fn begin_slice(&mut self, at: usize, now: u64) {
-        // They take the most memory of a span: those of a name that is seldom used are made when they are needed.
-        if self.counts.len() <= at {
-            self.counts.reserve_exact(at + 1 - self.counts.len());
-            self.counts.resize(at + 1, [0; FINE]);
-        }
-        self.slices[at] = Slice { number: now, longest: 0 };
-        self.counts[at].fill(0);
-    }
-
     /// The longest duration in the window.
     pub fn longest(&self, now: u64) -> Option<u64> {
-        self.recent(now).map(|(slice, _)| slice.longest).max()
+        self.recent(now).map(|slice| slice.longest).max()
     }
 
     /// The duration that this part of the spans in the window do not exceed, to 5 %.
     pub fn quantile(&self, part: f64, now: u64) -> Option<u64> {
         let longest = self.longest(now)?;
         let mut counts = [0_u64; FINE];
-        for (_, of_slice) in self.recent(now) {
-            counts.iter_mut().zip(of_slice).for_each(|(sum, count)| *sum += u64::from(*count));
-        }
+        self.recent(now).for_each(|slice| slice.counts.add_to(&mut counts));
         let total: u64 = counts.iter().sum();
         let rank = ((part * total as f64).ceil() as u64).clamp(1, total.max(1));
         let mut seen = 0;
@@ -122,9 +117,8 @@ impl Span {
         bucket.map(|bucket| if bucket == FINE - 1 { longest } else { middle(bucket).min(longest) })
     }
 
-    fn recent(&self, now: u64) -> impl Iterator<Item = (&Slice, &[u32; FINE])> {
-        let made = self.slices.iter().zip(&self.counts);
-        made.filter(move |(slice, _)| slice.number <= now && now - slice.number < SLICES)
+    fn recent(&self, now: u64) -> impl Iterator<Item = &Slice> {
+        self.slices.iter().filter(move |slice| slice.number <= now && now - slice.number < SLICES)
     }
 }
 

@@ -2,25 +2,24 @@
 
 use super::super::details::{Details, Last, ShownId};
 use super::super::exponential::{BUCKETS, OFFSET, SCALE, ZERO, bucket, middle};
+use super::counts::Counts;
 use pcp_model::Timestamp;
 
-/// What the spans of one series come to. About 4.5 KiB.
+/// What the spans of one series come to. Half a KiB, and the [`Counts`].
 ///
 /// What is recent is counted by halves of the window: quantiles look back between half of it and all of it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Figures {
     /// Spans that have ended.
     pub count: u64,
-    /// Of these, those that failed.
-    pub errors: u64,
     /// Their durations' sum, in nanoseconds.
     pub time: u64,
-    /// The number of the half that `current` is of.
-    half: u64,
-    /// A span of the current half that takes longer is its slowest; in nanoseconds.
-    longest: Option<u64>,
-    counts: Box<Counts>,
+    /// A span of the current half whose duration in nanoseconds is not below this is its slowest.
+    slowest_from: u64,
+    counts: Counts,
+    /// Spans that have failed.
+    pub errors: u64,
     /// The slowest span of the current half, and of the one before.
     slowest: [Option<Exemplar>; 2],
     /// The last one that failed.
@@ -40,82 +39,35 @@ pub(crate) struct Exemplar {
     pub ended: Timestamp,
 }
 
-/// Spans by bucket of [`bucket`].
-#[derive(Debug)]
-struct Counts {
-    /// Of halves before.
-    past: [u64; BUCKETS],
-    /// Of the current half, and of the one before.
-    halves: [[u32; BUCKETS]; 2],
-}
-
 impl Figures {
-    pub(super) fn new() -> Figures {
-        Figures {
-            count: 0,
-            errors: 0,
-            time: 0,
-            slowest: [None; 2],
-            failed: None,
-            half: 0,
-            longest: None,
-            counts: Box::new(Counts { past: [0; BUCKETS], halves: [[0; BUCKETS]; 2] }),
-        }
-    }
-
-    /// As new, in the same place.
-    pub(super) fn clear(&mut self) {
-        let mut counts = std::mem::replace(&mut self.counts, Figures::no_counts());
-        (counts.past, counts.halves) = ([0; BUCKETS], [[0; BUCKETS]; 2]);
-        *self = Figures { counts, ..Figures::new() };
-    }
-
-    fn no_counts() -> Box<Counts> {
-        Box::new(Counts { past: [0; BUCKETS], halves: [[0; BUCKETS]; 2] })
-    }
+    /// Bytes in the front that each span touches.
+    pub(super) const TOUCHED: usize = std::mem::offset_of!(Figures, counts) + Counts::TOUCHED;
 
     /// Counts a span that has ended. `half`: the number of the current half of the window.
     #[inline]
     pub(super) fn ended(&mut self, span: &Ended<'_>, half: u64) {
         self.count += 1;
-        self.errors += u64::from(span.failed);
         self.time = self.time.wrapping_add(span.nanos);
-        if self.half != half {
-            self.turn_to(half);
+        if self.counts.half() != half as u32 {
+            self.turn_to(half as u32);
         }
-        self.counts.halves[0][bucket(span.nanos)] += 1;
-        if self.longest.is_none_or(|longest| longest < span.nanos) {
-            self.longest = Some(span.nanos);
+        self.counts.add(bucket(span.nanos));
+        if span.nanos >= self.slowest_from {
+            self.slowest_from = span.nanos.saturating_add(1);
             self.slowest[0] = Some(span.exemplar());
         }
         if span.failed {
+            self.errors += 1;
             self.failed = Some(span.exemplar());
         }
     }
 
     /// Another half has begun.
     #[cold]
-    fn turn_to(&mut self, half: u64) {
-        let follows = half == self.half + 1;
-        let Counts { past, halves: [current, before] } = &mut *self.counts;
-        past.iter_mut().zip(&*before).for_each(|(past, count)| *past += u64::from(*count));
-        if follows {
-            *before = *current;
-            self.slowest[1] = self.slowest[0];
-        } else {
-            past.iter_mut().zip(&*current).for_each(|(past, count)| *past += u64::from(*count));
-            *before = [0; BUCKETS];
-            self.slowest[1] = None;
-        }
-        *current = [0; BUCKETS];
-        (self.slowest[0], self.longest, self.half) = (None, None, half);
-    }
-
-    /// The counts of the current half and of the one before, as far as they are of the window that ends now.
-    fn recent(&self, half: u64) -> impl Iterator<Item = (&[u32; BUCKETS], Option<&Exemplar>)> {
-        let age = half.saturating_sub(self.half);
-        let slowest = self.slowest.iter().map(Option::as_ref);
-        self.counts.halves.iter().zip(slowest).take((2 - age.min(2)) as usize)
+    fn turn_to(&mut self, half: u32) {
+        let follows = self.counts.turn_to(half);
+        self.slowest = [None, self.slowest[0].filter(|_| follows)];
+        self.slowest_from = 0;
     }
 
     /// The longest duration in the window, in nanoseconds.
@@ -125,10 +77,7 @@ impl Figures {
 
     /// The duration that this part of the spans in the window do not exceed, to 4.33 %.
     pub(crate) fn quantile(&self, part: f64, half: u64) -> Option<u64> {
-        let mut counts = [0_u64; BUCKETS];
-        for (of_half, _) in self.recent(half) {
-            counts.iter_mut().zip(of_half).for_each(|(sum, count)| *sum += u64::from(*count));
-        }
+        let counts: [u64; BUCKETS] = self.counts.recent(self.counts.halves(half as u32));
         let total: u64 = counts.iter().sum();
         let longest = self.longest(half).unwrap_or_default();
         let rank = ((part * total as f64).ceil() as u64).clamp(1, total.max(1));
@@ -142,24 +91,24 @@ impl Figures {
 
     /// The slowest span of the window.
     pub(crate) fn slowest(&self, half: u64) -> Option<&Exemplar> {
-        self.recent(half).filter_map(|(_, slowest)| slowest).max_by_key(|slowest| slowest.nanos)
+        let recent = self.slowest.iter().take(self.counts.halves(half as u32));
+        recent.flatten().max_by_key(|slowest| slowest.nanos)
     }
 
     /// All spans by duration, as an exponential histogram in JSON, with the names that OpenTelemetry has for its parts: durations in
     /// nanoseconds, no counts before the first and behind the last bucket with any.
     pub(crate) fn exponential(&self) -> String {
         use std::fmt::Write as _;
-        let Counts { past, halves: [current, before] } = &*self.counts;
-        let count = |at: usize| past[at] + u64::from(current[at]) + u64::from(before[at]);
-        let first = (1..BUCKETS).find(|at| count(*at) > 0).unwrap_or(1);
-        let last = (first..BUCKETS).rev().find(|at| count(*at) > 0).map_or(first, |last| last + 1);
-        let (zero, offset) = (count(0), first - 1 + OFFSET);
+        let [zero, counts @ ..]: [u64; BUCKETS] = self.counts.all();
+        let first = counts.iter().position(|count| *count > 0).unwrap_or(0);
+        let end = counts.iter().rposition(|count| *count > 0).map_or(first, |last| last + 1);
+        let offset = first + OFFSET;
         let mut text = format!(
             "{{\"scale\":{SCALE},\"zeroThreshold\":{ZERO},\"zeroCount\":{zero},\"offset\":{offset},\"bucketCounts\":["
         );
-        for at in first..last {
-            let comma = if at > first { "," } else { "" };
-            let _ = write!(text, "{comma}{}", count(at));
+        for (at, count) in counts[first..end].iter().enumerate() {
+            let comma = if at > 0 { "," } else { "" };
+            let _ = write!(text, "{comma}{count}");
         }
         text.push_str("]}");
         text
@@ -197,7 +146,7 @@ mod tests {
 
     #[test]
     fn quantiles_are_within_their_error_and_forget() {
-        let mut figures = Figures::new();
+        let mut figures = Figures::default();
         assert_eq!(figures.quantile(0.5, 0), None);
         (1..=10_000).for_each(|n| end(&mut figures, n * 1000, n % 10 == 0, 3 + n / 5001));
         for (part, exact) in [(0.5, 5e6), (0.9, 9e6), (0.99, 9.9e6)] {
@@ -212,7 +161,7 @@ mod tests {
 
     #[test]
     fn histograms_tell_all_spans_whatever_half_they_were_in() {
-        let mut figures = Figures::new();
+        let mut figures = Figures::default();
         for (nanos, half) in
             [(10, 0), (2000, 0), (1 << 12, 1), (1 << 12, 5), (u64::MAX, 6), ((1 << 12) + 1, 9)]
         {

@@ -12,6 +12,7 @@
 //! **Cost:** of a span of a known series one hash of the key, one look-up, one comparison, and its figures. Of one that finds no place two look-ups
 //! more: the series are looked through for idle ones not before the first of them can be.
 
+mod counts;
 mod figures;
 mod key;
 
@@ -61,6 +62,9 @@ pub(crate) struct Series {
     turn: u32,
     is_there: bool,
 }
+
+// What tells where the counts are is in these two lines.
+const _: () = assert!(std::mem::offset_of!(Series, figures) + Figures::TOUCHED <= 128);
 
 impl Series {
     fn is_other(&self) -> bool {
@@ -287,7 +291,7 @@ impl AllSeries {
             self.places.push(Series {
                 source: of.source,
                 span: of.span,
-                figures: Figures::new(),
+                figures: Figures::default(),
                 inst: None,
                 key: Key::new(&[]),
                 used: 0,
@@ -358,7 +362,7 @@ impl AllSeries {
             }
             let series = &mut self.places[*at as usize];
             series.is_there = false;
-            series.figures.clear();
+            series.figures = Figures::default();
             insts.extend(series.inst.take());
             if !series.is_other() {
                 for scope in scopes(series) {
