@@ -29,13 +29,18 @@ fn main() -> ExitCode {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let own = std::env::current_exe().expect("the path of this program");
     let log = |name: &str| dir.path().join(name).to_str().expect("temporary paths are UTF-8").to_owned();
-    let mut ours = Driver::start(Command::new(own).arg("agent").env("LOG", log("ours")), Pmid::new(29, 0, 0));
-    let mut theirs =
-        Driver::start(Command::new(SAMPLE).args(["-d", "29", "-U", "root", "-l", &log("c")]), MANY_INT);
-    let count = ValueSet::singular(MANY_COUNT, VALUES);
-    let sets = vec![RawValueSet::from_values(&count).expect("one number")];
-    theirs.send(&Pdu::Result(ResultPdu { timestamp: Timestamp::default(), sets }));
-    theirs.receive();
+    let start_ours =
+        || Driver::start(Command::new(&own).arg("agent").env("LOG", log("ours")), Pmid::new(29, 0, 0));
+    let start_theirs = || {
+        let mut theirs =
+            Driver::start(Command::new(SAMPLE).args(["-d", "29", "-U", "root", "-l", &log("c")]), MANY_INT);
+        let count = ValueSet::singular(MANY_COUNT, VALUES);
+        let sets = vec![RawValueSet::from_values(&count).expect("one number")];
+        theirs.send(&Pdu::Result(ResultPdu { timestamp: Timestamp::default(), sets }));
+        theirs.receive();
+        theirs
+    };
+    let (mut ours, mut theirs) = (start_ours(), start_theirs());
     let [ours_took, theirs_took] =
         race(rounds(20), [&mut || ours.cpu_of_fetches(), &mut || theirs.cpu_of_fetches()]);
     let each = |times: &Times| Figure::time(times, FETCHES as f64, 1e-6, "us a fetch");
@@ -46,8 +51,15 @@ fn main() -> ExitCode {
     .peer("pmdasample", each(&theirs_took))
     .goal(Goal::Ratio(1.0 / 0.7))
     .print();
-    let resident = |driver: &Driver| Figure::cost(resident_kib(driver.child.id()) as f64, "KiB");
-    Row::new("the same, resident memory", resident(&ours)).peer("pmdasample", resident(&theirs)).print();
+    drop((ours, theirs));
+    let resident = |mut driver: Driver| {
+        driver.cpu_of_fetches();
+        resident_kib(driver.child.id()) as f64
+    };
+    let (ours, theirs) =
+        common::repeat(|| (resident(start_ours()), resident(start_theirs()))).into_iter().unzip();
+    let kib = |rounds| Figure::middle(rounds, "KiB");
+    Row::new("the same, resident memory", kib(ours)).peer("pmdasample", kib(theirs)).print();
     ExitCode::SUCCESS
 }
 

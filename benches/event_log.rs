@@ -57,8 +57,8 @@ fn main() {
     appends(&batch, "the same, all cursors with one filter", 4 << 20, 250, filter);
     let single = first(&batch);
     appends(&single, "appending single records", 64 << 20, 50_000, None);
-    let (alone, crowd) = (memory(&batch, 1), memory(&batch, CROWD));
-    let bytes = |bytes| Figure::cost(bytes, "bytes an event");
+    let (alone, crowd) = common::repeat(|| (memory(&batch, 1), memory(&batch, CROWD))).into_iter().unzip();
+    let bytes = |bytes| Figure::middle(bytes, "bytes an event");
     Row::new(format!("memory of the log, {CROWD} cursors"), bytes(crowd))
         .peer("1 cursor", bytes(alone))
         .print();

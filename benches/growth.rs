@@ -15,14 +15,16 @@ use common::clock::resident_kib;
 use common::{Figure, Goal, Row, Times, race, rounds};
 use jumpseat::client::{Context, EventReader, Fetched};
 use jumpseat::model::{Value, ValueSet};
+use tempfile::TempDir;
 
 const AGENT: &str = env!("CARGO_BIN_EXE_jumpseat");
 const EVENTS: u64 = 300_000;
 /// The agent gives back what its start has needed two seconds behind it: memory is compared from then on.
 const SETTLED: Duration = Duration::from_secs(3);
 const CLIENTS: usize = 1000;
-/// Times that each client reads in a round.
+/// Times that each client reads in a round, and the only one of an agent.
 const READS: usize = 10;
+const READS_OF_ONE: usize = 200;
 /// A log that is not on disk.
 const MEMORY: &str = "[log]\ndir = \"memory\"";
 /// What many may cost, of what few do.
@@ -80,7 +82,10 @@ fn events((what, log): (&str, &str), few: u64, many: u64, line: impl Fn(u64, u64
         then
     };
     let [small, large] = race(rounds(10), [&mut || cpu(0), &mut || cpu(1)]);
-    let resident = [0, 1].map(|which| run(&data[which], SETTLED).1);
+    let more = common::repeat(|| {
+        let resident = [0, 1].map(|which| run(&data[which], SETTLED).1 as f64);
+        (resident[1] - resident[0]) / (many - few) as f64
+    });
     let each = |times: &Times| Figure::nanos(times, EVENTS as f64, "ns an event");
     Row::new(format!("an event, {many} {what}, CPU of the agent"), each(&large))
         .peer(format!("{few}"), each(&small))
@@ -92,25 +97,53 @@ fn events((what, log): (&str, &str), few: u64, many: u64, line: impl Fn(u64, u64
         Figure::time(&made, many as f64, 1e-6, "us"),
     )
     .print();
-    let more = (resident[1] as f64 - resident[0] as f64) / (many - few) as f64;
-    Row::new(format!("resident memory for each of {many} {what}"), Figure::cost(more, "KiB"))
+    Row::new(format!("resident memory for each of {many} {what}"), Figure::middle(more, "KiB"))
         .headline()
         .print();
 }
 
-/// Clients that all read, each with a filter of its own.
+/// Clients that all read, each with a filter of its own: one of an agent, and as many of another.
 fn clients() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let address = format!("unix://{}", dir.path().join("pcp").display());
-    let listen = ["--listen", &address.replace("unix://", "unix:")].map(str::to_owned);
-    let agent = Served::start_with(AGENT, dir.path(), MEMORY, &listen);
-    let lines: String =
-        (0..CLIENTS).map(|n| format!("{{\"type\":\"t{n}\",\"message\":\"GET /\"}}\n")).collect();
-    agent.feed(lines.as_bytes(), CLIENTS as u64);
-    sleep(SETTLED);
-    let idle = resident_kib(agent.pid());
-    let mut readers: Vec<(Context, EventReader)> = (0..CLIENTS)
-        .map(|n| {
+    let (mut one, mut many) = (Crowd::new(1).0, Crowd::new(CLIENTS).0);
+    // The one reads more often, so that there is something to measure.
+    let [small, large] = race(rounds(5), [&mut || one.read(READS_OF_ONE), &mut || many.read(READS)]);
+    drop((one, many));
+    let memory = common::repeat(|| Crowd::new(CLIENTS).1);
+    let each = |times: &Times, fetches: usize| Figure::time(times, fetches as f64, 1e-6, "us a fetch");
+    Row::new(
+        format!("a fetch of events, {CLIENTS} clients, each with a filter, CPU of the agent"),
+        each(&large, READS * CLIENTS),
+    )
+    .peer("1", each(&small, READS_OF_ONE))
+    .goal(Goal::Ratio(1.0 / GOAL))
+    .print();
+    Row::new(format!("resident memory for each of {CLIENTS} clients"), Figure::middle(memory, "KiB"))
+        .headline()
+        .print();
+}
+
+/// An agent, and clients of it.
+struct Crowd {
+    readers: Vec<(Context, EventReader)>,
+    agent: Served,
+    /// Events of as many types as there may be clients.
+    lines: String,
+    _dir: TempDir,
+}
+
+impl Crowd {
+    /// So many clients, and the memory that the agent has for each, in KiB.
+    fn new(count: usize) -> (Crowd, f64) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let address = format!("unix://{}", dir.path().join("pcp").display());
+        let listen = ["--listen", &address.replace("unix://", "unix:")].map(str::to_owned);
+        let agent = Served::start_with(AGENT, dir.path(), MEMORY, &listen);
+        let lines: String =
+            (0..CLIENTS).map(|n| format!("{{\"type\":\"t{n}\",\"message\":\"GET /\"}}\n")).collect();
+        agent.feed(lines.as_bytes(), CLIENTS as u64);
+        sleep(SETTLED);
+        let idle = resident_kib(agent.pid());
+        let readers = (0..count).map(|n| {
             let mut context = Context::host(&address).expect("it listens");
             let reader = EventReader::new(&mut context, "jumpseat.event.records").expect("it has it");
             let filter = Value::String(format!("type == \"t{n}\"").into());
@@ -118,40 +151,23 @@ fn clients() {
             context.store(&[ValueSet::singular(pmid, filter)]).expect("a user of its own may");
             context.fetch(&[pmid], &mut Fetched::new()).expect("it answers");
             (context, reader)
-        })
-        .collect();
-    let memory = (resident_kib(agent.pid()) as f64 - idle as f64) / CLIENTS as f64;
-    // For each read one event that it wants.
-    let mut read = |count: usize| {
+        });
+        let readers: Vec<_> = readers.collect();
+        let memory = (resident_kib(agent.pid()) as f64 - idle as f64) / count as f64;
+        (Crowd { readers, agent, lines, _dir: dir }, memory)
+    }
+
+    /// The agent's processor time for so many reads of all clients. For each there is one event that it wants.
+    fn read(&mut self, reads: usize) -> Duration {
         let mut took = Duration::ZERO;
-        for _ in 0..READS {
-            agent.feed(lines.as_bytes(), CLIENTS as u64);
-            let before = agent.cpu();
-            for (context, reader) in &mut readers[..count] {
+        for _ in 0..reads {
+            self.agent.feed(self.lines.as_bytes(), CLIENTS as u64);
+            let before = self.agent.cpu();
+            for (context, reader) in &mut self.readers {
                 assert_eq!(reader.fetch(context).expect("it answers").len(), 1, "each has its own");
             }
-            took += agent.cpu() - before;
-            // The others keep up, so that each has one to read in each round.
-            for (context, reader) in &mut readers[count..] {
-                assert_eq!(reader.fetch(context).expect("it answers").len(), 1, "each has its own");
-            }
+            took += self.agent.cpu() - before;
         }
         took
-    };
-    let read = RefCell::new(&mut read);
-    let few = CLIENTS / 100;
-    let [small, large] =
-        race(rounds(5), [&mut || read.borrow_mut()(few), &mut || read.borrow_mut()(CLIENTS)]);
-    let each =
-        |times: &Times, clients: usize| Figure::time(times, (READS * clients) as f64, 1e-6, "us a fetch");
-    Row::new(
-        format!("a fetch of events, {CLIENTS} clients, each with a filter, CPU of the agent"),
-        each(&large, CLIENTS),
-    )
-    .peer(format!("{few}"), each(&small, few))
-    .goal(Goal::Ratio(1.0 / GOAL))
-    .print();
-    Row::new(format!("resident memory for each of {CLIENTS} clients"), Figure::cost(memory, "KiB"))
-        .headline()
-        .print();
+    }
 }

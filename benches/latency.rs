@@ -22,41 +22,45 @@ const TIMES: usize = 20_000;
 /// What the other sender sends in a millisecond to make 100,000 a second.
 const PORTION: usize = 100;
 
+const LOADS: [(&str, Option<usize>); 3] =
+    [("at rest", None), ("with 100,000 events/s", Some(PORTION)), ("under a flood", Some(usize::MAX))];
+/// The middle, the 99th of a hundred and the 999th of a thousand.
+const PERCENTILES: [(&str, usize); 3] = [("p50", 500), ("p99", 990), ("p99.9", 999)];
+
 fn main() {
     let dir = tempfile::tempdir().expect("a directory");
     let agent = Served::start(AGENT, dir.path(), "");
     let mut client = Client::new(&agent);
-    let mut at_rest = None;
-    for (load, portion) in
-        [("at rest", None), ("with 100,000 events/s", Some(PORTION)), ("under a flood", Some(usize::MAX))]
-    {
-        let _flood = portion.map(|portion| Flood::start(&agent.socket, portion));
-        std::thread::sleep(Duration::from_millis(200));
-        let times = common::rounds(TIMES);
-        percentiles(&format!("from sending an event to fetching it, {load}"), client.arrivals(times));
-        let what = format!("answer to a fetch of eight metrics, {load}");
-        let [_, p99, _] = percentiles(&what, client.fetches(times));
-        if portion == Some(usize::MAX) {
-            Row::new(format!("{what}, p99"), micros(p99))
-                .peer("at rest", micros(at_rest.unwrap_or(p99)))
-                .print();
+    let times = common::rounds(TIMES);
+    // In turn: of each load the percentiles of arrivals and of answers.
+    let rounds = common::repeat(|| {
+        LOADS.map(|(_, portion)| {
+            let _flood = portion.map(|portion| Flood::start(&agent.socket, portion));
+            std::thread::sleep(Duration::from_millis(200));
+            [percentiles(client.arrivals(times)), percentiles(client.fetches(times))]
+        })
+    });
+    let figure = |load: usize, what: usize, percentile: usize| {
+        Figure::middle(rounds.iter().map(|round| round[load][what][percentile]).collect(), "us")
+    };
+    for (load, (name, _)) in LOADS.iter().enumerate() {
+        for (what, text) in
+            ["from sending an event to fetching it", "answer to a fetch of eight metrics"].iter().enumerate()
+        {
+            for (percentile, (p, _)) in PERCENTILES.iter().enumerate() {
+                Row::new(format!("{text}, {name}, {p}"), figure(load, what, percentile)).print();
+            }
         }
-        at_rest = at_rest.or(Some(p99));
     }
+    Row::new("answer to a fetch of eight metrics, under a flood, p99", figure(2, 1, 1))
+        .peer("at rest", figure(0, 1, 1))
+        .print();
 }
 
-/// A row each for the middle, the 99th of a hundred and the 999th of a thousand.
-fn percentiles(what: &str, mut times: Vec<Duration>) -> [Duration; 3] {
+/// In microseconds.
+fn percentiles(mut times: Vec<Duration>) -> [f64; 3] {
     times.sort_unstable();
-    [("p50", 500), ("p99", 990), ("p99.9", 999)].map(|(name, per_mille)| {
-        let time = times[(times.len() - 1) * per_mille / 1000];
-        Row::new(format!("{what}, {name}"), micros(time)).print();
-        time
-    })
-}
-
-fn micros(time: Duration) -> Figure {
-    Figure::cost(time.as_secs_f64() * 1e6, "us")
+    PERCENTILES.map(|(_, per_mille)| times[(times.len() - 1) * per_mille / 1000].as_secs_f64() * 1e6)
 }
 
 /// A PCP client, and a sender whose events it looks for.

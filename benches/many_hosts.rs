@@ -40,8 +40,9 @@ fn main() {
     }
     let seconds = common::rounds(10);
     let (mut values, mut late) = (0, 0);
-    let (begun, before) = (Instant::now(), cpu());
+    let (begun, mut shares) = (Instant::now(), Vec::new());
     for second in 1..=seconds {
+        let (from, before) = (Instant::now(), cpu());
         set.fetch(PATIENCE).expect("poll(2) works");
         for (at, handles) in handles.iter().enumerate() {
             match set.outcome(at) {
@@ -53,11 +54,11 @@ fn main() {
             values += rows.map(|rows| rows.filter(|row| row.value.is_ok()).count()).sum::<usize>();
         }
         sleep((begun + PERIOD * second as u32).saturating_duration_since(Instant::now()));
+        shares.push((cpu() - before).as_secs_f64() / from.elapsed().as_secs_f64() * 100.0);
     }
-    let share = (cpu() - before).as_secs_f64() / begun.elapsed().as_secs_f64() * 100.0;
     assert_eq!(late, 0, "all answer in time");
     let what = format!("{HOSTS} hosts of {} values each second from one thread", METRICS.len() * INSTANCES);
-    Row::new(what, Figure::cost(share, "% of a core"))
+    Row::new(what, Figure::middle(shares, "% of a core"))
         .goal(Goal::AtMost(GOAL))
         .note(format!("{values} rates in {seconds} s"))
         .print();

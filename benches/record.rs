@@ -163,8 +163,8 @@ fn bytes_alone(host: &str, names: &[String], to: &Path) -> Duration {
 
 fn record(pmcd: &PrivatePmcd, what: &str, names: &[String]) {
     let dir = tempfile::tempdir().expect("a directory");
-    // Of all files, and of metadata.
-    let (sizes, turn) = (RefCell::new([[0; 2]; 2]), RefCell::new(0));
+    // Bytes of all files, and without metadata: of an archive, or for each of its event records. Each round; ours, then pmlogger's.
+    let (sizes, turn) = (RefCell::new([(); 2].map(|()| [Vec::new(), Vec::new()])), RefCell::new(0));
     let found = RefCell::new([BTreeMap::new(), BTreeMap::new()]);
     let host = pmcd.inet();
     let config = dir.path().join("config");
@@ -199,10 +199,15 @@ fn record(pmcd: &PrivatePmcd, what: &str, names: &[String]) {
         let name = base.file_name().and_then(|name| name.to_str()).expect("a name of ours").to_owned() + ".";
         let of_archive =
             files.filter(|file| file.file_name().to_str().is_some_and(|file| file.starts_with(&name)));
-        let all = of_archive.filter_map(|file| file.metadata().ok()).map(|data| data.len()).sum();
+        let all: u64 = of_archive.filter_map(|file| file.metadata().ok()).map(|data| data.len()).sum();
         let metadata = fs::metadata(base.with_extension("meta")).expect("there is metadata").len();
-        sizes.borrow_mut()[which] = [all, metadata];
-        found.borrow_mut()[which] = contents(&base, names);
+        let content = contents(&base, names);
+        // Where events come, as many are in an archive as came while it was written.
+        let events: usize = content.values().map(|content| content.events).sum();
+        for (sizes, size) in sizes.borrow_mut()[which].iter_mut().zip([all, all - metadata]) {
+            sizes.push(size as f64 / events.max(1) as f64);
+        }
+        found.borrow_mut()[which] = content;
         if which == 1 {
             let [ours, theirs] = &*found.borrow();
             compare(ours, theirs);
@@ -220,21 +225,16 @@ fn record(pmcd: &PrivatePmcd, what: &str, names: &[String]) {
     Row::new(format!("record {SAMPLES} samples of {what}"), ms(&ours))
         .peer("its start, and receiving and writing the bytes", ms(&least))
         .print();
-    // Where events come, as many are in an archive as came while it was written.
-    let bytes = |which: usize, with_metadata: bool| {
-        let [all, metadata] = sizes.borrow()[which];
-        let size = if with_metadata { all } else { all - metadata } as f64;
-        match found.borrow()[which].values().map(|content| content.events).sum::<usize>() {
-            0 => Figure::cost(size, "B"),
-            events => Figure::cost(size / events as f64, "B a record"),
-        }
-    };
-    Row::new(format!("the archive of {what}"), bytes(0, true))
-        .peer("pmlogger's of the same version", bytes(1, true))
+    let events = found.borrow()[0].values().map(|content| content.events).sum::<usize>();
+    let unit = if events == 0 { "B" } else { "B a record" };
+    let [[all, values], [their_all, their_values]] =
+        sizes.into_inner().map(|of| of.map(|rounds| Figure::middle(rounds, unit)));
+    Row::new(format!("the archive of {what}"), all)
+        .peer("pmlogger's of the same version", their_all)
         .goal(Goal::Ratio(1.0))
         .print();
     // Ours describes the fields of event records, without which nobody can read them.
-    Row::new(format!("the archive of {what}, values and index alone"), bytes(0, false))
-        .peer("pmlogger's of the same version", bytes(1, false))
+    Row::new(format!("the archive of {what}, values and index alone"), values)
+        .peer("pmlogger's of the same version", their_values)
         .print();
 }

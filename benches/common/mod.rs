@@ -60,6 +60,11 @@ pub(crate) fn rounds(normal: usize) -> usize {
     if is_quick() { normal.div_ceil(10).max(LEAST.min(normal)) } else { normal }
 }
 
+/// What several rounds of a measurement by itself give, as many as show noise: three, or five in a long run.
+pub(crate) fn repeat<T>(mut round: impl FnMut() -> T) -> Vec<T> {
+    (0..if is_quick() { 3 } else { 5 }).map(|_| round()).collect()
+}
+
 /// The time `work` takes.
 pub(crate) fn time(work: impl FnOnce()) -> Duration {
     let start = Instant::now();

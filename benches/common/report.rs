@@ -12,11 +12,11 @@ use super::Times;
 /// A figure of one contender.
 #[derive(Clone)]
 pub(crate) struct Figure {
-    /// Of the best round.
-    best: f64,
-    /// Of the round in the middle, if there were several.
-    median: Option<f64>,
-    /// Of each round, as they were run; none if there was one measurement.
+    /// What is shown: of the best round, mostly.
+    value: f64,
+    /// Of the round by which noise is told: the one in the middle, or the best if that in the middle is shown.
+    other: f64,
+    /// Of each round, as they were run.
     rounds: Vec<f64>,
     /// What it counts, such as `events/s` or `ns an event`.
     unit: &'static str,
@@ -39,7 +39,7 @@ impl Figure {
     fn of(times: &Times, meaning: impl Fn(f64) -> f64, unit: &'static str, is_cost: bool) -> Figure {
         let figure = |time: &std::time::Duration| meaning(time.as_secs_f64());
         let rounds = times.rounds.iter().map(figure).collect();
-        Figure { best: figure(&times.best), median: Some(figure(&times.median)), rounds, unit, is_cost }
+        Figure { value: figure(&times.best), other: figure(&times.median), rounds, unit, is_cost }
     }
 
     /// Nanoseconds for each of `per_round`.
@@ -47,32 +47,44 @@ impl Figure {
         Figure::time(times, per_round, 1e-9, unit)
     }
 
-    /// A number of which less is better.
-    pub(crate) fn cost(value: f64, unit: &'static str) -> Figure {
-        Figure { best: value, median: None, rounds: Vec::new(), unit, is_cost: true }
-    }
-
     /// Of several rounds: the least counts.
     pub(crate) fn costs(rounds: Vec<f64>, unit: &'static str) -> Figure {
-        let mut sorted = rounds.clone();
-        sorted.sort_by(f64::total_cmp);
-        Figure { best: sorted[0], median: Some(sorted[sorted.len() / 2]), rounds, unit, is_cost: true }
+        let sorted = sorted(&rounds);
+        Figure { value: sorted[0], other: sorted[sorted.len() / 2], rounds, unit, is_cost: true }
+    }
+
+    /// The same of what is not disturbed in one direction alone, such as memory and waiting: the round in the middle counts.
+    pub(crate) fn middle(rounds: Vec<f64>, unit: &'static str) -> Figure {
+        let Figure { value, other, rounds, .. } = Figure::costs(rounds, unit);
+        Figure { value: other, other: value, rounds, unit, is_cost: true }
+    }
+
+    /// The same of what must not be more in any round: the most counts.
+    pub(crate) fn most(rounds: Vec<f64>, unit: &'static str) -> Figure {
+        let sorted = sorted(&rounds);
+        Figure {
+            value: sorted[sorted.len() - 1],
+            other: sorted[sorted.len() / 2],
+            rounds,
+            unit,
+            is_cost: true,
+        }
     }
 
     /// The number itself.
     pub(crate) fn value(&self) -> f64 {
-        self.best
+        self.value
     }
 
-    /// How far the round in the middle lies from the best, in percent.
-    fn noise(&self) -> Option<f64> {
-        let median = self.median?;
-        let worse = if self.is_cost { median / self.best } else { self.best / median };
-        Some((worse - 1.0) * 100.0)
+    /// How far the round in the middle lies from the one that counts, or from the best if it counts itself, in percent.
+    fn noise(&self) -> f64 {
+        let (less, more) = (self.value.min(self.other), self.value.max(self.other));
+        // Of nothing there are no parts.
+        if less > 0.0 { (more / less - 1.0) * 100.0 } else { f64::from(u8::from(more > less)) * 100.0 }
     }
 
     fn text(&self) -> String {
-        format!("{} {}", si(self.best), self.unit)
+        format!("{} {}", si(self.value), self.unit)
     }
 }
 
@@ -135,12 +147,9 @@ impl Row {
             Goal::AtMost(most) => format!("at most {} {}", si(most), self.ours.unit),
             Goal::AtLeast(least) => format!("at least {} {}", si(least), self.ours.unit),
         });
-        let noise = |figure: &Figure| figure.noise().map(|percent| format!("{percent:.0} %"));
-        let noises: Vec<String> = [Some(&self.ours), self.peer.as_ref().map(|(_, figure)| figure)]
-            .into_iter()
-            .flatten()
-            .filter_map(noise)
-            .collect();
+        let figures = [Some(&self.ours), self.peer.as_ref().map(|(_, figure)| figure)];
+        let noises: Vec<String> =
+            figures.into_iter().flatten().map(|figure| format!("{:.0} %", figure.noise())).collect();
         let mut line = format!("{}: {}", self.what, self.ours.text());
         if let Some((name, figure)) = &self.peer {
             line += &format!(", {name} {}", figure.text());
@@ -152,9 +161,7 @@ impl Row {
         if let (Some(goal), Some(met)) = (&goal, met) {
             line += &format!(", goal {goal}: {}", if met { "met" } else { "MISSED" });
         }
-        if !noises.is_empty() {
-            line += &format!(", noise {}", noises.join(" and "));
-        }
+        line += &format!(", noise {}", noises.join(" and "));
         line += &self.note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();
         println!("{line}");
         let Some(file) = std::env::var_os("JUMPSEAT_BENCH_ROWS") else { return };
@@ -179,8 +186,8 @@ impl Row {
     fn ratio(&self) -> Option<(f64, Option<f64>)> {
         let (_, peer) = self.peer.as_ref()?;
         let better = |ours: f64, peer: f64| if self.ours.is_cost { peer / ours } else { ours / peer };
-        let best = better(self.ours.best, peer.best);
-        if self.ours.rounds.is_empty() || self.ours.rounds.len() != peer.rounds.len() {
+        let best = better(self.ours.value, peer.value);
+        if self.ours.rounds.len() != peer.rounds.len() {
             return Some((best, None));
         }
         let rounds = self.ours.rounds.iter().zip(&peer.rounds);
@@ -194,10 +201,17 @@ impl Row {
     fn is_met(&self, ratio: Option<(f64, Option<f64>)>) -> Option<bool> {
         Some(match self.goal? {
             Goal::Ratio(goal) => ratio?.0 >= goal,
-            Goal::AtMost(most) => self.ours.best <= most,
-            Goal::AtLeast(least) => self.ours.best >= least,
+            Goal::AtMost(most) => self.ours.value <= most,
+            Goal::AtLeast(least) => self.ours.value >= least,
         })
     }
+}
+
+/// Rounds, the least first; there is one at least.
+fn sorted(rounds: &[f64]) -> Vec<f64> {
+    let mut sorted = rounds.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted
 }
 
 /// A number with three digits and a decimal prefix.

@@ -10,7 +10,7 @@ use jumpseat::client::group::{FetchGroup, Scale};
 
 use crate::common::agent::Served;
 use crate::common::clock::{peak_kib, resident_kib};
-use crate::common::{Figure, Goal, Row, is_quick};
+use crate::common::{Figure, Goal, Row, is_quick, repeat};
 use crate::{AGENT, SPANS, SPANS_IN, TRACES};
 
 /// For incomplete requests: the least that may be configured.
@@ -26,7 +26,56 @@ struct Answers {
     other: AtomicU64,
 }
 
+/// What a round has shown.
+struct Shown {
+    /// Memory when idle, after half of the time, and at its most, in KiB.
+    idle: u64,
+    early: u64,
+    peak: u64,
+    /// Requests.
+    taken: u64,
+    busy: u64,
+    other: u64,
+    took: Duration,
+}
+
 pub(crate) fn run(body: &[u8]) {
+    // Each holds its length rounded up, while it is incomplete.
+    let clients = 2 * MEMORY / body.len();
+    let seconds = if is_quick() { 8 } else { 40 };
+    let rounds = repeat(|| round(body, clients, Duration::from_secs(seconds)));
+    let mib = |kib: u64| kib as f64 / 1024.0;
+    let of = |figure: &dyn Fn(&Shown) -> f64| rounds.iter().map(figure).collect::<Vec<f64>>();
+    let sum = |count: fn(&Shown) -> u64| rounds.iter().map(count).sum::<u64>();
+    let most = |count: fn(&Shown) -> u64| mib(rounds.iter().map(count).max().unwrap_or_default());
+    Row::new(
+        format!("OTLP by {clients} clients, with twice the memory for requests: memory beyond that after half of the time"),
+        Figure::most(of(&|shown| mib(shown.peak.saturating_sub(shown.early))), "MiB"),
+    )
+    .goal(Goal::AtMost(2.0))
+    .note(format!(
+        "{seconds} s; idle {:.1} MiB, the most {:.1} MiB, of which requests {} MiB",
+        most(|shown| shown.idle),
+        most(|shown| shown.peak),
+        MEMORY >> 20
+    ))
+    .print();
+    Row::new(
+        "the same, requests that were neither taken in nor told to come again",
+        Figure::most(of(&|shown| shown.other as f64), "requests"),
+    )
+    .goal(Goal::AtMost(0.0))
+    .note(format!(
+        "{} taken in, {} told to come again, all counted",
+        sum(|shown| shown.taken),
+        sum(|shown| shown.busy)
+    ))
+    .print();
+    let each = of(&|shown| shown.took.as_secs_f64() * 1e9 / (shown.taken * SPANS) as f64);
+    Row::new("the same, processor time for a span that was taken in", Figure::costs(each, "ns")).print();
+}
+
+fn round(body: &[u8], clients: usize, time: Duration) -> Shown {
     let dir = tempfile::tempdir().expect("a directory");
     let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let http = free.local_addr().expect("it is bound");
@@ -34,12 +83,9 @@ pub(crate) fn run(body: &[u8]) {
     let config = format!("[otlp]\nlisten = \"{http}\"\nmax_memory = {MEMORY}\nmax_connections = 1024\n");
     let agent = Served::start(AGENT, dir.path(), &config);
     let idle = resident_kib(agent.pid());
-    // Each holds its length rounded up, while it is incomplete.
-    let clients = 2 * MEMORY / body.len();
-    let seconds = if is_quick() { 12 } else { 40 };
     let answers = Answers::default();
     let (begun, before) = (Instant::now(), agent.cpu());
-    let end = begun + Duration::from_secs(seconds);
+    let end = begun + time;
     let early = std::thread::scope(|scope| {
         for _ in 0..clients {
             scope.spawn(|| {
@@ -49,7 +95,7 @@ pub(crate) fn run(body: &[u8]) {
                 }
             });
         }
-        std::thread::sleep(Duration::from_secs(seconds) / 2);
+        std::thread::sleep(time / 2);
         peak_kib(agent.pid())
     });
     let took = agent.cpu() - before;
@@ -67,26 +113,7 @@ pub(crate) fn run(body: &[u8]) {
     }
     assert_eq!(group.value(spans).expect("a number"), taken * SPANS, "each that was acknowledged, once");
     assert_eq!(group.value(told).expect("a number"), busy, "each that was told to come again is counted");
-    let mib = |kib: u64| kib as f64 / 1024.0;
-    Row::new(
-        format!("OTLP by {clients} clients, with twice the memory for requests: memory beyond that after half of the time"),
-        Figure::cost(mib(peak.saturating_sub(early)), "MiB"),
-    )
-    .goal(Goal::AtMost(2.0))
-    .note(format!("{seconds} s; idle {:.1} MiB, the most {:.1} MiB, of which requests {} MiB", mib(idle), mib(peak), MEMORY >> 20))
-    .print();
-    Row::new(
-        "the same, requests that were neither taken in nor told to come again",
-        Figure::cost(other as f64, "requests"),
-    )
-    .goal(Goal::AtMost(0.0))
-    .note(format!("{taken} taken in, {busy} told to come again, all counted"))
-    .print();
-    Row::new(
-        "the same, processor time for a span that was taken in",
-        Figure::cost(took.as_secs_f64() * 1e9 / (taken * SPANS) as f64, "ns"),
-    )
-    .print();
+    Shown { idle, early, peak, taken, busy, other, took }
 }
 
 /// One connection, until it ends.

@@ -43,57 +43,55 @@ pub(crate) fn run() {
     }
     // What was written goes to the disk first: that is no work of the server's.
     assert!(Command::new("sync").status().is_ok_and(|status| status.success()));
-    let (mut listening, mut built, mut server) = (Vec::new(), Vec::new(), None);
-    for round in 0..INDEXED {
-        // Each with a cache of its own, and the last one stays for the queries.
-        let cache = dir.path().join(format!("round{round}"));
+    let last = START + (DAYS - 1) * DAY;
+    let search =
+        |number: usize| format!("/series/metrics?match=*{}*", ["disk", "kernel", "mem", "e"][number % 4]);
+    let count = if is_quick() { 4 } else { 25 };
+    let (mut listening, mut built, mut panels, mut searches, mut peaks) = Default::default();
+    let mut round = |number: usize| {
+        // Each with a cache of its own.
+        let cache = dir.path().join(format!("round{number}"));
         std::fs::create_dir(&cache).expect("the directory is ours");
-        drop(server.take());
         let begun = Instant::now();
-        let started = start(&cache, &archives);
-        listening.push(begun.elapsed().as_secs_f64() * 1e3);
+        let server = start(&cache, &archives);
+        Vec::push(&mut listening, millis(begun.elapsed()));
         let begun = Instant::now();
-        load(&started, &archives);
-        built.push(begun.elapsed().as_secs_f64() / metadata as f64 * 1e8);
-        server = Some(started);
-    }
-    let server = server.expect("there was a round");
-    Row::new(format!("web: start with {} archives", hosts * DAYS), Figure::costs(listening, "ms")).print();
+        load(&server, &archives);
+        Vec::push(&mut built, begun.elapsed().as_secs_f64() / metadata as f64 * 1e8);
+        let mut client = server.client();
+        let ids = client.get(&format!("/series/query?expr={ASKED}"));
+        let ids: Vec<String> = serde_json::from_str(&ids).expect("identifiers");
+        assert_eq!(ids.len(), hosts as usize, "each host has it");
+        let panel = |number: usize| {
+            let id = &ids[number * 7919 % ids.len()];
+            format!("/series/values?finish={}&interval=60&series={id}&start={last}", last + DAY - 60)
+        };
+        let rows = client.get(&panel(0)).matches("timestamp").count();
+        assert!(rows > 1400, "a day of values: {rows}");
+        Vec::push(&mut panels, millis(many(&server, count, &panel)));
+        Vec::push(&mut searches, millis(many(&server, count, &search)));
+        Vec::push(&mut peaks, peak_kib(server.pid()) as f64 / 1024.0);
+    };
+    (0..INDEXED).for_each(&mut round);
+    let all = hosts * DAYS;
+    Row::new(format!("web: start with {all} archives"), Figure::costs(listening, "ms")).print();
     // As a cost of a megabyte: the table has no figure of which more is better but rates of rounds.
     Row::new("web: index of new archives, seconds for 100 MB of metadata", Figure::costs(built, "s"))
         .goal(Goal::AtMost(1.0))
         .note(format!("{:.0} MB of it", metadata as f64 / 1e6))
         .print();
-    let mut client = server.client();
-    let ids = client.get(&format!("/series/query?expr={ASKED}"));
-    let ids: Vec<String> = serde_json::from_str(&ids).expect("identifiers");
-    assert_eq!(ids.len(), hosts as usize, "each host has it");
-    let last = START + (DAYS - 1) * DAY;
-    let panel = |number: usize| {
-        let id = &ids[number * 7919 % ids.len()];
-        format!("/series/values?finish={}&interval=60&series={id}&start={last}", last + DAY - 60)
-    };
-    let search =
-        |number: usize| format!("/series/metrics?match=*{}*", ["disk", "kernel", "mem", "e"][number % 4]);
-    let count = if is_quick() { 4 } else { 100 };
-    let rows = client.get(&panel(0)).matches("timestamp").count();
-    assert!(rows > 1400, "a day of values: {rows}");
     Row::new(
         "web: a panel query (a metric, a day), 50 users: 99 of 100 within",
-        millis(many(&server, count, &panel)),
+        Figure::middle(panels, "ms"),
     )
     .goal(Goal::AtMost(200.0))
     .print();
-    Row::new("web: a search for metrics, 50 users: 99 of 100 within", millis(many(&server, count, &search)))
+    Row::new("web: a search for metrics, 50 users: 99 of 100 within", Figure::middle(searches, "ms"))
         .goal(Goal::AtMost(20.0))
         .print();
-    let peak = peak_kib(server.pid()) as f64 / 1024.0;
-    Row::new(
-        format!("web: memory with {} archives, the most there was", hosts * DAYS),
-        Figure::cost(peak, "MiB"),
-    )
-    .goal(Goal::AtMost(256.0))
-    .print();
+    Row::new(format!("web: memory with {all} archives, the most there was"), Figure::most(peaks, "MiB"))
+        .goal(Goal::AtMost(256.0))
+        .print();
 }
 
 fn start(dir: &Path, archives: &Path) -> Server {
@@ -130,8 +128,8 @@ fn many(server: &Server, count: usize, path: &(impl Fn(usize) -> String + Sync))
     times[times.len() * 99 / 100]
 }
 
-fn millis(time: Duration) -> Figure {
-    Figure::cost(time.as_secs_f64() * 1e3, "ms")
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
 
 /// A metric, its names, its text, and values.
