@@ -85,13 +85,13 @@ fn answer(line: &str, count: u32) -> Duration {
 /// One sample near the end, in processes of its own: what each takes.
 fn near_the_end(name: &str) {
     let program = std::env::current_exe().expect("a program has a path");
-    let (ms, kib) = common::repeat(|| {
+    let (ms, kib): (Vec<f64>, Vec<f64>) = common::repeat(|| {
         let output = Command::new(&program).args(["--near-the-end", name]).output();
         let output = output.expect("it is this program");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8(output.stdout).expect("numbers");
         let (ms, kib) = text.trim().split_once(' ').expect("two numbers");
-        (ms.parse().expect("a number"), kib.parse().expect("a number"))
+        (ms.parse::<f64>().expect("a number"), kib.parse::<f64>().expect("a number"))
     })
     .into_iter()
     .unzip();
