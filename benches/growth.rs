@@ -7,11 +7,12 @@ mod common;
 
 use std::cell::RefCell;
 use std::fmt::Write;
+use std::hint::black_box;
 use std::thread::sleep;
 use std::time::Duration;
 
 use common::agent::Served;
-use common::clock::resident_kib;
+use common::clock::{resident_kib, thread_cpu};
 use common::{Figure, Goal, Row, Times, race, rounds};
 use jumpseat::client::{Context, EventReader, Fetched};
 use jumpseat::model::{Value, ValueSet};
@@ -25,6 +26,9 @@ const CLIENTS: usize = 1000;
 /// Times that each client reads in a round, and the only one of an agent.
 const READS: usize = 10;
 const READS_OF_ONE: usize = 200;
+/// Bytes of a record of such an event, and of records that leave together.
+const RECORD: usize = 72;
+const BUFFER: usize = 16 * 1024;
 /// A log that is not on disk.
 const MEMORY: &str = "[log]\ndir = \"memory\"";
 /// What many may cost, of what few do.
@@ -81,7 +85,7 @@ fn events((what, log): (&str, &str), few: u64, many: u64, line: impl Fn(u64, u64
         }
         then
     };
-    let [small, large] = race(rounds(10), [&mut || cpu(0), &mut || cpu(1)]);
+    let [small, large, floor] = race(rounds(10), [&mut || cpu(0), &mut || cpu(1), &mut || put(many)]);
     let more = common::repeat(|| {
         let resident = [0, 1].map(|which| run(&data[which], SETTLED).1 as f64);
         (resident[1] - resident[0]) / (many - few) as f64
@@ -91,6 +95,14 @@ fn events((what, log): (&str, &str), few: u64, many: u64, line: impl Fn(u64, u64
         .peer(format!("{few}"), each(&small))
         .goal(Goal::Ratio(1.0 / GOAL))
         .print();
+    if what.starts_with("sources") {
+        Row::new(format!("an event, {many} {what}, CPU of the agent"), each(&large))
+            .peer(
+                format!("a record of {RECORD} bytes put into one of {many} buffers in turn, nothing else"),
+                each(&floor),
+            )
+            .print();
+    }
     let made = Times::of(made.into_inner());
     Row::new(
         format!("a new one of {many} {what}, CPU of the agent"),
@@ -100,6 +112,22 @@ fn events((what, log): (&str, &str), few: u64, many: u64, line: impl Fn(u64, u64
     Row::new(format!("resident memory for each of {many} {what}"), Figure::middle(more, "KiB"))
         .headline()
         .print();
+}
+
+/// Processor time for as many records as there are events, each put behind those of its kind, of which so many take turns.
+fn put(kinds: u64) -> Duration {
+    let mut buffers = vec![Vec::with_capacity(BUFFER); kinds as usize];
+    let record = [7; RECORD];
+    let before = thread_cpu();
+    for n in 0..EVENTS {
+        let buffer = &mut buffers[(n % kinds) as usize];
+        if buffer.len() + RECORD > BUFFER {
+            // It has left.
+            *buffer = Vec::with_capacity(BUFFER);
+        }
+        buffer.extend_from_slice(black_box(&record));
+    }
+    thread_cpu() - before
 }
 
 /// Clients that all read, each with a filter of its own: one of an agent, and as many of another.

@@ -122,7 +122,9 @@ impl Cause {
 }
 
 /// What happened to one source's input since its last delivery.
+// What each record counts comes first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Tallies {
     /// Events taken in: the records of this batch, those in [`Delivery::missed`] that the source itself lost, and
     /// those dropped. (What a sender says it lost was never received.) Records that are held to be put in order

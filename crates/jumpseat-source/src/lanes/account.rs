@@ -22,35 +22,42 @@ const MIN_BATCH: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LaneId(pub(super) u32);
 
-/// One lane's account.
+/// One lane's account. What each record changes comes first, and is together.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct LaneAccount {
     lane: LaneId,
     source: Inst,
-    /// The source's log on disk, if there is one.
-    log: Option<Arc<SourceLog>>,
+    /// Whether the lane is in the outbox's list of those that have something to hand over.
+    pub is_marked: bool,
+    /// Whether the origin alone is worth a delivery.
+    is_origin_due: bool,
+    /// The connection that the batch's last records are from, and how many.
+    share: (ConnId, u32),
+    pub types: EventTypes,
     /// Since the last delivery, except for event types.
     pub tallies: Tallies,
-    pub types: EventTypes,
+    /// The source's log on disk, if there is one.
+    log: Option<Arc<SourceLog>>,
     /// How far numbered streams are.
     pub marks: Marks,
     pub peer: Option<Peer>,
-    /// Whether the lane is in the outbox's list of those that have something to hand over.
-    pub is_marked: bool,
     missed: Option<Loss>,
     /// Where the records come from, if the core has not been told yet.
     origin: Option<Box<Origin>>,
-    /// Whether that alone is worth a delivery.
-    is_origin_due: bool,
     /// What else is known of the source, if the core has not been told yet.
     labels: Option<Box<Labels>>,
-    /// Which connections the batch's records are from, in order.
+    /// Which connections the records before those are from, in order.
     shares: Vec<(ConnId, u32)>,
     /// Batch size to expect, in bytes.
     expected: usize,
 }
 
 impl LaneAccount {
+    /// Bytes in the front that each record touches.
+    pub(super) const TOUCHED: usize =
+        std::mem::offset_of!(LaneAccount, tallies) + std::mem::offset_of!(Tallies, dropped);
+
     pub(super) fn new(
         lane: LaneId,
         source: Inst,
@@ -70,6 +77,7 @@ impl LaneAccount {
             origin: origin.map(Box::new),
             is_origin_due: false,
             labels: None,
+            share: (0, 0),
             shares: Vec::new(),
             expected: MIN_BATCH,
         }
@@ -119,11 +127,19 @@ impl LaneAccount {
     #[inline]
     pub(super) fn receive(&mut self, conn: ConnId) {
         self.tallies.received += 1;
-        // Connections take turns of many records, so this list is short.
-        match self.shares.last_mut() {
-            Some((last, count)) if *last == conn => *count += 1,
-            _ => self.shares.push((conn, 1)),
+        let (last, count) = &mut self.share;
+        if *last == conn {
+            *count += 1;
+        } else {
+            self.begin_share(conn);
         }
+    }
+
+    /// Connections take turns of many records, so there are few of these.
+    #[cold]
+    fn begin_share(&mut self, conn: ConnId) {
+        self.shares.extend(Some(self.share).filter(|(_, count)| *count > 0));
+        self.share = (conn, 1);
     }
 
     /// Counts a record that was dropped.
@@ -181,6 +197,7 @@ impl LaneAccount {
     /// A delivery has arrived: what its records' connections lose from now on is none of them.
     pub(super) fn delivered(&mut self) {
         self.marks.settle();
+        self.share.1 = 0;
         self.shares.clear();
     }
 
@@ -197,7 +214,8 @@ impl LaneAccount {
             self.add_loss(Loss { count, received: count, time });
         }
         // So a sender that asks how many were lost is told of its own.
-        for (conn, count) in self.shares.drain(..) {
+        let last = std::mem::take(&mut self.share);
+        for (conn, count) in self.shares.drain(..).chain([last].into_iter().filter(|(_, count)| *count > 0)) {
             lose(conn, count);
         }
         self.marks.numbered = 0;

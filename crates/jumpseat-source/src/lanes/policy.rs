@@ -22,13 +22,16 @@ use pcp_model::Timestamp;
 /// The field of records whose time is suspect: `future` or `past`.
 pub const CLOCK_FIELD: &str = "clock_suspect";
 
-/// The settings of one lane's source, as far as the lane has taken them over.
+/// The settings of one lane's source, as far as the lane has taken them over. What each record takes a look at is together.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Policy {
     gate: Arc<Gate>,
     settings: Arc<Settings>,
     /// The gate's version that they are of.
     version: u64,
+    /// How often the settings of any source had changed then.
+    changes: u64,
     /// Whole seconds that a time may be behind and ahead.
     bounds: (i64, i64),
     sieve: Option<Box<Sieve>>,
@@ -72,15 +75,18 @@ impl Suspect {
 impl Policy {
     pub(super) fn new(gate: Arc<Gate>, registry: &Registry) -> Policy {
         let (settings, bounds) = (Arc::default(), (0, 0));
-        let mut policy = Policy { gate, settings, version: 0, bounds, sieve: None, queue: None, held: None };
+        let (version, changes) = (0, 0);
+        let mut policy =
+            Policy { gate, settings, version, changes, bounds, sieve: None, queue: None, held: None };
+        policy.changes = registry.gate_changes();
         policy.take_settings(registry);
         policy
     }
 
     /// Whether something has to be done about a record of this time. For nearly all there has not.
     #[inline]
-    pub(super) fn has_a_say(&self, time: Timestamp, arrived: Timestamp) -> bool {
-        self.version != self.gate.version()
+    pub(super) fn has_a_say(&self, time: Timestamp, arrived: Timestamp, registry: &Registry) -> bool {
+        self.changes != registry.gate_changes()
             || self.sieve.is_some()
             || self.queue.is_some()
             || self.held.is_some()
@@ -338,6 +344,8 @@ impl Policy {
 
     /// Takes over what the gate says, if that has changed.
     fn follow_gate(&mut self, registry: &Registry) {
+        // First the number: what changes meanwhile is looked at once more.
+        self.changes = registry.gate_changes();
         if self.version != self.gate.version() {
             self.take_settings(registry);
         }

@@ -148,15 +148,18 @@ impl<'a> Record<'a> {
         let Record { at, numbered, writer, account, policy, names, outbox, folded, is_truncated } = self;
         // From here on the record is in the batch; counting comes only now, so that a refused one is not counted.
         let batch = writer.finish()?;
-        account.tallies.folded += *folded;
-        account.tallies.truncated += u64::from(*is_truncated);
+        // Mostly there is nothing to add, and no need to have at hand what it would be added to.
+        if *folded > 0 || *is_truncated {
+            account.tallies.folded += *folded;
+            account.tallies.truncated += u64::from(*is_truncated);
+        }
         let (registry, source) = ((&**names.registry(), names.taker), account.source());
         if let Some(event_type) = account.types.count(at.event_type, at.flags, registry, source) {
             names.registry().span(event_type, names.taker);
         }
         // Before the policy: what it drops or holds is to be told by the next flush all the same.
         outbox.mark(account);
-        if policy.has_a_say(at.time, at.arrival.time)
+        if policy.has_a_say(at.time, at.arrival.time, names.registry())
             && policy.apply((*at.arrival, *numbered), batch, account, names, outbox) == Verdict::Gone
         {
             return Ok(());

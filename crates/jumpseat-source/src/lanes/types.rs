@@ -23,14 +23,15 @@ impl TypeSlot {
     pub const NONE: TypeSlot = TypeSlot(u32::MAX);
 }
 
-/// The event types of one lane.
+/// The event types of one lane. What each record takes a look at comes first.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(super) struct EventTypes {
-    by_spelling: HashMap<Box<[u8]>, TypeSlot>,
-    untyped: Option<TypeSlot>,
     /// The spelling that came last.
     last: LastSpelling,
     types: Vec<EventType>,
+    untyped: Option<TypeSlot>,
+    by_spelling: HashMap<Box<[u8]>, TypeSlot>,
     /// When there were too many spellings, and they were forgotten.
     swept: u32,
 }
@@ -39,8 +40,8 @@ pub(super) struct EventTypes {
 #[derive(Debug)]
 struct LastSpelling {
     bytes: [u8; 32],
-    len: usize,
     slot: TypeSlot,
+    len: u8,
 }
 
 impl Default for LastSpelling {
@@ -52,13 +53,13 @@ impl Default for LastSpelling {
 impl LastSpelling {
     #[inline]
     fn slot(&self, name: &[u8]) -> Option<TypeSlot> {
-        (self.slot != TypeSlot::NONE && self.bytes.get(..self.len) == Some(name)).then_some(self.slot)
+        (self.slot != TypeSlot::NONE && self.bytes.get(..self.len.into()) == Some(name)).then_some(self.slot)
     }
 
     fn set(&mut self, name: &[u8], slot: TypeSlot) {
         if let Some(bytes) = self.bytes.get_mut(..name.len()) {
             bytes.copy_from_slice(name);
-            (self.len, self.slot) = (name.len(), slot);
+            (self.len, self.slot) = (name.len() as u8, slot);
         }
     }
 }

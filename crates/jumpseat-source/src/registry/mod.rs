@@ -43,7 +43,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use crossbeam_channel::{Receiver, unbounded};
 
-use super::gate::Gate;
+use super::gate::{Changes, Gate};
 use super::guard::book::{TOKEN_SERIAL, TokenBook};
 use super::origin::{Labels, Origin};
 use super::rules::Rules;
@@ -120,6 +120,8 @@ pub struct Registry {
     generation: AtomicU64,
     /// For gates of sources that are new.
     rules: ArcSwap<Rules>,
+    /// Of all gates.
+    gate_changes: Changes,
     /// Sources that have a place, besides those that rules name.
     reserved: ArcSwap<Vec<String>>,
     own: ArcSwap<Vec<String>>,
@@ -243,6 +245,7 @@ impl Registry {
             descriptions: Descriptions::load(config.dir.as_deref(), config.domain),
             generation: AtomicU64::new(0),
             rules: ArcSwap::from_pointee(config.rules.clone()),
+            gate_changes: Changes::default(),
             reserved: ArcSwap::from_pointee(config.reserved.clone()),
             own: ArcSwap::from_pointee(config.own.clone()),
             forbidden: AtomicU64::new(0),
@@ -410,6 +413,12 @@ impl Registry {
         self.sources.kept(source).unwrap_or_default()
     }
 
+    /// How often any source's settings have changed.
+    #[inline]
+    pub(crate) fn gate_changes(&self) -> u64 {
+        self.gate_changes.count()
+    }
+
     /// Which traces are kept, over all sources.
     pub fn tail(&self) -> &Arc<Tail> {
         &self.tail
@@ -518,7 +527,7 @@ impl Registry {
 
     fn source_definition(&self, id: Inst, name: &str) -> (Arc<Gate>, Definition) {
         // The gate is made with the name, so that the first record of a source finds its settings.
-        let gate = Arc::new(Gate::new(self.rules.load().of(name).0));
+        let gate = Arc::new(Gate::new(self.rules.load().of(name).0, self.gate_changes.clone()));
         (Arc::clone(&gate), Definition::Source { id, name: name.to_owned(), gate })
     }
 
