@@ -75,10 +75,9 @@ impl Suspect {
 impl Policy {
     pub(super) fn new(gate: Arc<Gate>, registry: &Registry) -> Policy {
         let (settings, bounds) = (Arc::default(), (0, 0));
-        let (version, changes) = (0, 0);
+        let (version, changes) = (0, registry.gate_changes());
         let mut policy =
             Policy { gate, settings, version, changes, bounds, sieve: None, queue: None, held: None };
-        policy.changes = registry.gate_changes();
         policy.take_settings(registry);
         policy
     }

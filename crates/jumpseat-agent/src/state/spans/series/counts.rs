@@ -30,7 +30,8 @@ impl Counts {
     /// Counts a span in the current half.
     #[inline]
     pub(super) fn add(&mut self, bucket: usize) {
-        *self.current.of(bucket) += 1;
+        let count = self.current.of(bucket);
+        *count = count.saturating_add(1);
     }
 
     /// Another half has begun. Whether it follows the one before.
