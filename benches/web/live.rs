@@ -15,7 +15,7 @@ use crate::server::{Client, Server};
 
 /// Ten metrics, 34 values, which stay as they are and have one name: of others pmproxy answers all.
 const FETCH: &str = "names=sample.long.one,sample.long.ten,sample.ulong.one,sample.ulonglong.one,sample.float.one,\
-                     sample.double.one,sample.ulong.bin,sample.ulonglong.bin,sample.double.bin,sample.string.hullo";
+                     sample.double.one,sample.ulong.bin,sample.longlong.bin,sample.double.bin,sample.string.hullo";
 const METRICS: usize = 10;
 const CLIENTS: usize = 1000;
 /// Threads of clients: each asks for one client after the other.
