@@ -1,7 +1,7 @@
 //! What a source lets through: switched off, filtered, sampled, put in order. Set by the core, kept by the lanes.
 //!
 //! The core and the lanes of a source share one [`Gate`]. The core puts new [`Settings`] in and changes its
-//! version, and the number of [`Changes`] of all gates; a lane looks at that number for each record, and takes the settings over when its
+//! version, and the number of changes of all gates; a lane looks at that number for each record, and takes the settings over when its
 //! gate's version has changed. So a change holds from the next record on, and neither side ever waits for the other.
 //!
 //! **Cost:** one load a record, of a number that is the same for all sources, while nothing is set.
