@@ -116,7 +116,7 @@ fn events((what, log): (&str, &str), few: u64, many: u64, line: impl Fn(u64, u64
 
 /// Processor time for as many records as there are events, each put behind those of its kind, of which so many take turns.
 fn put(kinds: u64) -> Duration {
-    let mut buffers = vec![Vec::with_capacity(BUFFER); kinds as usize];
+    let mut buffers: Vec<Vec<u8>> = (0..kinds).map(|_| Vec::with_capacity(BUFFER)).collect();
     let record = [7; RECORD];
     let before = thread_cpu();
     for n in 0..EVENTS {

@@ -47,17 +47,17 @@ pub(crate) fn run() {
     let search =
         |number: usize| format!("/series/metrics?match=*{}*", ["disk", "kernel", "mem", "e"][number % 4]);
     let count = if is_quick() { 4 } else { 25 };
-    let (mut listening, mut built, mut panels, mut searches, mut peaks) = Default::default();
-    let mut round = |number: usize| {
+    let [mut listening, mut built, mut panels, mut searches, mut peaks] = [const { Vec::new() }; 5];
+    for number in 0..INDEXED {
         // Each with a cache of its own.
         let cache = dir.path().join(format!("round{number}"));
         std::fs::create_dir(&cache).expect("the directory is ours");
         let begun = Instant::now();
         let server = start(&cache, &archives);
-        Vec::push(&mut listening, millis(begun.elapsed()));
+        listening.push(millis(begun.elapsed()));
         let begun = Instant::now();
         load(&server, &archives);
-        Vec::push(&mut built, begun.elapsed().as_secs_f64() / metadata as f64 * 1e8);
+        built.push(begun.elapsed().as_secs_f64() / metadata as f64 * 1e8);
         let mut client = server.client();
         let ids = client.get(&format!("/series/query?expr={ASKED}"));
         let ids: Vec<String> = serde_json::from_str(&ids).expect("identifiers");
@@ -68,11 +68,10 @@ pub(crate) fn run() {
         };
         let rows = client.get(&panel(0)).matches("timestamp").count();
         assert!(rows > 1400, "a day of values: {rows}");
-        Vec::push(&mut panels, millis(many(&server, count, &panel)));
-        Vec::push(&mut searches, millis(many(&server, count, &search)));
-        Vec::push(&mut peaks, peak_kib(server.pid()) as f64 / 1024.0);
-    };
-    (0..INDEXED).for_each(&mut round);
+        panels.push(millis(many(&server, count, &panel)));
+        searches.push(millis(many(&server, count, &search)));
+        peaks.push(peak_kib(server.pid()) as f64 / 1024.0);
+    }
     let all = hosts * DAYS;
     Row::new(format!("web: start with {all} archives"), Figure::costs(listening, "ms")).print();
     // As a cost of a megabyte: the table has no figure of which more is better but rates of rounds.

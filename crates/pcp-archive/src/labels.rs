@@ -188,6 +188,21 @@ mod tests {
     }
 
     #[test]
+    fn labels_are_in_the_order_of_their_names() {
+        let json = br#"{"b":1,"a":2}"#;
+        // Of a metric, at a second; one set, with two labels.
+        let mut record = vec![0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 1, 0, 0, 0, 1];
+        record.extend([0xff, 0xff, 0xff, 0xff, 0, 0, 0, json.len() as u8]);
+        record.extend(json);
+        record.extend([0, 0, 0, 2, 0, 2, 1, 16, 0, 5, 0, 1, 0, 8, 1, 16, 0, 11, 0, 1]);
+        let mut labels = Labels::default();
+        labels.add(Fields(&record), Stamp::Micro).unwrap();
+        let sets = labels.at((16, 1), Timestamp::new(1, 0)).0.unwrap().sets();
+        let found = sets[0].labels.as_ref().unwrap().iter().map(|label| (&*label.name, &*label.value));
+        assert_eq!(found.collect::<Vec<_>>(), [("a", "2"), ("b", "1")]);
+    }
+
+    #[test]
     fn records_come_in_any_order() {
         let mut labels = Labels::default();
         for sec in [3, 1, 2, 1] {

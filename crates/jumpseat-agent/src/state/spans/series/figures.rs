@@ -77,7 +77,7 @@ impl Figures {
 
     /// The duration that this part of the spans in the window do not exceed, to 4.33 %.
     pub(crate) fn quantile(&self, part: f64, half: u64) -> Option<u64> {
-        let counts: [u64; BUCKETS] = self.counts.recent(self.counts.halves(half as u32));
+        let counts = self.counts.recent(self.counts.halves(half as u32));
         let total: u64 = counts.iter().sum();
         let longest = self.longest(half).unwrap_or_default();
         let rank = ((part * total as f64).ceil() as u64).clamp(1, total.max(1));
@@ -99,7 +99,7 @@ impl Figures {
     /// nanoseconds, no counts before the first and behind the last bucket with any.
     pub(crate) fn exponential(&self) -> String {
         use std::fmt::Write as _;
-        let [zero, counts @ ..]: [u64; BUCKETS] = self.counts.all();
+        let [zero, counts @ ..] = self.counts.all();
         let first = counts.iter().position(|count| *count > 0).unwrap_or(0);
         let end = counts.iter().rposition(|count| *count > 0).map_or(first, |last| last + 1);
         let offset = first + OFFSET;
