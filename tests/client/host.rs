@@ -10,8 +10,8 @@ use jumpseat::client::{
     ClientError, Context, Fetched, Found, HostOptions, LabelTarget, Lookup, StateChange, TextLevel,
     TextTarget,
 };
-use jumpseat::model::{InDom, LabelSet, PmError, Pmid, Value, ValueSet, ValueType};
-use jumpseat::pdu::{ErrorPdu, Pdu, PmnsIds};
+use jumpseat::model::{InDom, Instance, LabelSet, PmError, Pmid, Value, ValueSet, ValueType};
+use jumpseat::pdu::{ByteStr, ErrorPdu, InstanceEntry, InstanceList, Pdu, PmnsIds, PmnsNames};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use support::{
     AgentSpec, Certificates, PcpEnv, PrivatePmcd, Process, free_port, is_listening, temp_dir, wait_until,
@@ -216,6 +216,54 @@ fn why_names_are_unknown_takes_one_round_trip() {
         assert_eq!(context.lookup_each(names).unwrap(), single, "{names:?}");
     }
     assert_eq!(context.lookup_each(&[]).unwrap(), []);
+}
+
+/// What is below names, and instances of domains, is asked for in one go too: the peer answers nothing before it has all.
+#[test]
+fn names_below_and_instances_take_one_round_trip() {
+    let peer = Peer::start(|_, mut stream| {
+        greet(&mut stream);
+        let names = |names: &[&str]| {
+            Pdu::PmnsNames(PmnsNames::Plain(names.iter().map(|&name| ByteStr::from(name)).collect()))
+        };
+        let error = |code| Pdu::Error(ErrorPdu::failure(code));
+        let one = InstanceEntry { inst: 7, name: "seven".into() };
+        let list = Pdu::Instance(InstanceList { indom: InDom::new(29, 1), instances: vec![one] });
+        for replies in [
+            [names(&["a.x", "a.y"]), error(PmError::NAME), names(&["c"])],
+            [list, error(PmError::INDOM), names(&["c"])],
+        ] {
+            for _ in 0..3 {
+                read_pdu(&mut stream);
+            }
+            for reply in replies {
+                let _ = stream.write_all(&bytes(&reply));
+            }
+        }
+    });
+    let mut context = host(&peer.spec(), &patient()).unwrap();
+    let below = context.traverse_each(&["a", "b", "c"]).unwrap();
+    let names = |names: &[&str]| Ok(names.iter().map(|&name| name.to_owned()).collect());
+    assert_eq!(below, [names(&["a.x", "a.y"]), Err(PmError::NAME), names(&["c"])]);
+    let [one, two] = [1, 2].map(|serial| Lookup::Instances(InDom::new(29, serial)));
+    let found = context.look_up_each(&[one, two, Lookup::NamesOf(Pmid::new(29, 0, 1))]).unwrap();
+    let seven = Instance { id: 7, name: "seven".to_owned() };
+    assert_eq!(
+        found,
+        [Ok(Found::Instances(vec![seven])), Err(PmError::INDOM), Ok(Found::Names(vec!["c".to_owned()]))]
+    );
+    let pmcd = sample();
+    let mut context = host(&format!("127.0.0.1:{}", pmcd.port()), &patient()).unwrap();
+    context.add_derived("sample.bin_twice", "2 * sample.bin").unwrap();
+    let names = ["sample.bin", "no.such", "sample.many", "sample", "sample.bin_twice"];
+    let single: Vec<_> = names.map(|name| context.traverse(name).map_err(|error| error.code())).into();
+    assert_eq!(context.traverse_each(&names).unwrap(), single);
+    assert_eq!(context.traverse_each(&[]).unwrap(), [] as [Result<Vec<String>, PmError>; 0]);
+    for serial in 1..9 {
+        let indom = InDom::new(29, serial);
+        let single = context.instances(indom).map(Found::Instances).map_err(|error| error.code());
+        assert_eq!(context.look_up_each(&[Lookup::Instances(indom)]).unwrap(), [single]);
+    }
 }
 
 /// Whatever a collector says when it is asked for the labels of the context: it is a host, and has that label.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use jumpseat::archive::{ArchiveWriter, LabelInfo, WriteError, WriteOptions};
-use jumpseat::client::{Context, Fetched};
+use jumpseat::client::{Context, Fetched, Mode};
 use jumpseat::event::{ArrayKind, EventFlags, NetEventArray, Param};
 use jumpseat::model::{Desc, Instance, PM_IN_NULL, Pmid, Semantics, Value, ValueType};
 use jumpseat::recorder::{Recorder, label_of};
@@ -287,6 +287,33 @@ fn libpcp_interpolates_over_volumes_and_not_over_marks() {
         format!("{}", std::fs::metadata(format!("{name}.{}", archive.volume())).expect("a file").len());
     assert!(entries.last().is_some_and(|line| line.ends_with(&last)), "{index}");
     assert!(entries.len() > 5, "{index}");
+}
+
+/// The label of an archive of an archive is of what is recorded in it, which is looked up without leaving the place where recording
+/// begins.
+#[test]
+fn asking_an_archive_for_its_label_leaves_it_where_it_is() {
+    let pmcd = PrivatePmcd::with([AgentSpec::sample()]).start();
+    let dir = temp_dir();
+    let base = dir.path().join("first");
+    let mut first = recorder(&pmcd, &base, WriteOptions::default(), &["pmcd.timezone"]);
+    for _ in 0..5 {
+        assert!(first.sample().expect("recorded"));
+    }
+    first.finish().expect("finished");
+    let mut context = Context::archive(base.to_str().expect("a path of ours")).expect("it was just written");
+    let (start, _) = context.span().expect("it has records");
+    context.set_mode(Mode::Forward, Some(start)).expect("an archive");
+    let label = label_of(&mut context, "no.host").expect("it is read");
+    assert_eq!(label.zone, context.time_zone().expect("it has one"));
+    assert_eq!(context.mode(), (Mode::Forward, start));
+    let archive = ArchiveWriter::create(&dir.path().join("second"), label, WriteOptions::default());
+    let mut second = Recorder::new(context, archive.expect("new"), ["pmcd.timezone"]).expect("it is there");
+    let mut samples = 0;
+    while second.sample().is_ok() {
+        samples += 1;
+    }
+    assert_eq!(samples, 5);
 }
 
 #[test]

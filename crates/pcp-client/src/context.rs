@@ -281,8 +281,31 @@ impl Context {
         found
     }
 
+    /// The same of each of the names, with all requests under way at once.
+    ///
+    /// # Errors
+    /// Those of the source as a whole; those of a single name are in its place.
+    pub fn traverse_each(
+        &mut self,
+        names: &[&str],
+    ) -> Result<Vec<std::result::Result<Vec<String>, PmError>>> {
+        let all = self.provider.traverse_each(names)?;
+        let each = names.iter().zip(all).map(|(name, real)| {
+            let found = self.with_derived(name, real.map_err(ClientError::Pcp));
+            debug::below("metrics below", name, &found, |names| names.iter().map(String::as_str));
+            provider::answer(found)
+        });
+        each.collect()
+    }
+
     fn find_metrics(&mut self, name: &str) -> Result<Vec<String>> {
-        let real = or_no_names(self.provider.traverse(name))?;
+        let real = self.provider.traverse(name);
+        self.with_derived(name, real)
+    }
+
+    /// The metrics below a name that the source has told, and derived ones.
+    fn with_derived(&mut self, name: &str, real: Result<Vec<String>>) -> Result<Vec<String>> {
+        let real = or_no_names(real)?;
         let registry = registry::snapshot(&self.registry);
         let derived = self.derived.refresh(&registry);
         let derived: Vec<(String, Pmid)> =
@@ -347,7 +370,7 @@ impl Context {
     /// `PM_ERR_INDOM`.
     pub fn instances(&mut self, indom: InDom) -> Result<Vec<Instance>> {
         let found = self.provider.instances(some(indom)?);
-        debug::instances("instances", indom, &found);
+        debug::instances(indom, found.as_deref());
         found
     }
 
@@ -412,6 +435,10 @@ impl Context {
                     debug::labels::<PmError>(*target, Ok(sets));
                 }
                 (Lookup::Labels(target), Err(error)) => debug::labels(*target, Err(error)),
+                (Lookup::Instances(indom), Ok(Found::Instances(instances))) => {
+                    debug::instances::<PmError>(*indom, Ok(instances));
+                }
+                (Lookup::Instances(indom), Err(error)) => debug::instances(*indom, Err(error)),
                 _ => {}
             }
         }

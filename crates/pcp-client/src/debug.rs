@@ -186,16 +186,16 @@ pub(super) fn below<'a, T, I: Iterator<Item = &'a str>>(
 }
 
 /// Instances that were asked for.
-pub(super) fn instances(what: &str, indom: InDom, found: &Result<Vec<Instance>>) {
+pub(super) fn instances<E: Display>(indom: InDom, found: std::result::Result<&[Instance], &E>) {
     if !enabled!(target: "pcp::indom", Level::TRACE) {
         return;
     }
     match found {
         Ok(found) => {
             let each = found.iter().map(|one| format!("{} {:?}", one.id, cut(&one.name, TEXT)));
-            trace!(target: "pcp::indom", "{what} of {indom}: {}: {}", found.len(), listed(each, SHOWN));
+            trace!(target: "pcp::indom", "instances of {indom}: {}: {}", found.len(), listed(each, SHOWN));
         }
-        Err(error) => trace!(target: "pcp::indom", "{what} of {indom}: {error}"),
+        Err(error) => trace!(target: "pcp::indom", "instances of {indom}: {error}"),
     }
 }
 

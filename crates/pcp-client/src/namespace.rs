@@ -334,6 +334,17 @@ impl NamedProvider {
         }
     }
 
+    /// As [`Provider::traverse_each`].
+    pub(crate) fn traverse_each(
+        &mut self,
+        names: &[&str],
+    ) -> Result<Vec<std::result::Result<Vec<String>, PmError>>> {
+        match &self.names {
+            Some(own) => Ok(names.iter().map(|name| own.traverse(name)).collect()),
+            None => self.provider.traverse_each(names),
+        }
+    }
+
     /// Leaves names of the context's own out that an archive has no metrics for.
     pub(crate) fn trim_names(&mut self) -> Result<()> {
         let Some(own) = &mut self.names else { return Ok(()) };

@@ -62,6 +62,8 @@ pub enum Lookup {
     Text(TextTarget, TextLevel),
     /// Labels of one level.
     Labels(LabelTarget),
+    /// All instances of an instance domain.
+    Instances(InDom),
 }
 
 /// What came of the [`Lookup`] of the same kind.
@@ -73,6 +75,8 @@ pub enum Found {
     Text(String),
     /// One set for each instance that has any.
     Labels(Vec<LabelSet>),
+    /// In the source's order.
+    Instances(Vec<Instance>),
 }
 
 /// A source of metrics. Real ones only: derived metrics are the [`super::Context`]'s.
@@ -118,6 +122,14 @@ pub trait Provider: Send {
     /// # Errors
     /// `PM_ERR_NAME`.
     fn traverse(&mut self, name: &str) -> Result<Vec<String>>;
+
+    /// The same of each of the names.
+    ///
+    /// # Errors
+    /// Those of the source as a whole; those of a single name are in its place.
+    fn traverse_each(&mut self, names: &[&str]) -> Result<Vec<std::result::Result<Vec<String>, PmError>>> {
+        names.iter().map(|name| answer(self.traverse(name))).collect()
+    }
 
     /// Descriptors, in the order asked for.
     ///
@@ -165,6 +177,7 @@ pub trait Provider: Send {
                 Lookup::NamesOf(pmid) => self.names_of(pmid).map(Found::Names),
                 Lookup::Text(target, level) => self.text(target, level).map(Found::Text),
                 Lookup::Labels(target) => self.labels(target).map(Found::Labels),
+                Lookup::Instances(indom) => self.instances(indom).map(Found::Instances),
             })
         };
         lookups.iter().map(look_up).collect()

@@ -24,9 +24,9 @@ use pcp_model::{
     ValueSet, ValueType,
 };
 use pcp_pdu::{
-    ByteStr, Features, Fetch, Fetched, InstanceList, InstanceReq, LabelPdu, LabelTarget, NodeKind, Pdu,
-    PmnsChild, PmnsIds, PmnsNames, ProfilePdu, RawValueSet, ResultPdu, StateChange, TextLevel, TextReq,
-    TextTarget, kind,
+    ByteStr, Features, Fetch, Fetched, InstanceEntry, InstanceList, InstanceReq, LabelPdu, LabelTarget,
+    NodeKind, Pdu, PmnsChild, PmnsIds, PmnsNames, ProfilePdu, RawValueSet, ResultPdu, StateChange, TextLevel,
+    TextReq, TextTarget, kind,
 };
 
 /// The one context on the connection.
@@ -249,6 +249,9 @@ impl WireProvider {
             Lookup::NamesOf(pmid) => Pdu::PmnsIds(PmnsIds { status: 0, ids: vec![pmid] }),
             Lookup::Text(target, level) => Pdu::TextReq(TextReq { target, level }),
             Lookup::Labels(target) => Pdu::LabelReq(target),
+            Lookup::Instances(indom) => {
+                Pdu::InstanceReq(InstanceReq { indom, inst: PM_IN_NULL, name: ByteStr::default() })
+            }
         }
     }
 
@@ -261,6 +264,25 @@ impl WireProvider {
             (Lookup::NamesOf(_), Pdu::PmnsNames(PmnsNames::Failed(error))) => Err(error.into()),
             (Lookup::Text(..), Pdu::Text(text)) => Ok(Found::Text(text.text.to_str_lossy().into_owned())),
             (Lookup::Labels(_), Pdu::Label(LabelPdu { sets, .. })) => Ok(Found::Labels(sets)),
+            // The domain in the reply is not looked at, as in libpcp: pmcd's own agent leaves it undefined.
+            (Lookup::Instances(_), Pdu::Instance(list)) if is_whole(&list) => {
+                let instance = |entry: InstanceEntry| Instance {
+                    id: entry.inst,
+                    name: entry.name.to_str_lossy().into_owned(),
+                };
+                Ok(Found::Instances(list.instances.into_iter().map(instance).collect()))
+            }
+            _ => self.unexpected(),
+        }
+    }
+
+    /// What a reply says of the names below one.
+    fn names_in(&mut self, reply: Pdu) -> Result<Vec<String>> {
+        match reply {
+            Pdu::PmnsNames(PmnsNames::Plain(names)) => {
+                Ok(names.iter().map(|name| name.to_str_lossy().into_owned()).collect())
+            }
+            Pdu::PmnsNames(PmnsNames::Failed(error)) => Err(error.into()),
             _ => self.unexpected(),
         }
     }
@@ -491,13 +513,15 @@ impl Provider for WireProvider {
     }
 
     fn traverse(&mut self, name: &str) -> Result<Vec<String>> {
-        match self.ask(&Pdu::PmnsTraverse(name.into()))? {
-            Pdu::PmnsNames(PmnsNames::Plain(names)) => {
-                Ok(names.iter().map(|name| name.to_str_lossy().into_owned()).collect())
-            }
-            Pdu::PmnsNames(PmnsNames::Failed(error)) => Err(error.into()),
-            _ => self.unexpected(),
-        }
+        let reply = self.ask(&Pdu::PmnsTraverse(name.into()))?;
+        self.names_in(reply)
+    }
+
+    fn traverse_each(&mut self, names: &[&str]) -> Result<Vec<std::result::Result<Vec<String>, PmError>>> {
+        let requests: Vec<Pdu> = names.iter().map(|&name| Pdu::PmnsTraverse(name.into())).collect();
+        self.ask_all(&requests, |provider, reply| {
+            provider::answer(reply.and_then(|reply| provider.names_in(reply)))
+        })
     }
 
     fn descs(&mut self, pmids: &[Pmid]) -> Result<Vec<std::result::Result<Desc, PmError>>> {
@@ -528,14 +552,8 @@ impl Provider for WireProvider {
     }
 
     fn instances(&mut self, indom: InDom) -> Result<Vec<Instance>> {
-        let request = InstanceReq { indom, inst: PM_IN_NULL, name: ByteStr::default() };
-        match self.ask(&Pdu::InstanceReq(request))? {
-            // The domain in the reply is not looked at, as in libpcp: pmcd's own agent leaves it undefined.
-            Pdu::Instance(list) if is_whole(&list) => Ok(list
-                .instances
-                .into_iter()
-                .map(|entry| Instance { id: entry.inst, name: entry.name.to_str_lossy().into_owned() })
-                .collect()),
+        match self.look_up(Lookup::Instances(indom))? {
+            Found::Instances(instances) => Ok(instances),
             _ => self.unexpected(),
         }
     }

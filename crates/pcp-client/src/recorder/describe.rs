@@ -7,7 +7,7 @@ use byteorder::BigEndian;
 use super::{Metric, Notice, RecordError, Recorder};
 use crate::provider::{Found, Lookup, answer};
 use pcp_event::{ArrayKind, ArrayReader};
-use pcp_model::{Desc, InDom, PmError, Pmid, Semantics, Timestamp, Units, ValueType};
+use pcp_model::{Desc, InDom, PmError, Pmid, Semantics, Units, ValueType};
 use pcp_pdu::{LabelTarget, TextLevel, TextTarget, ValueRef};
 
 /// In this order: where there is no full text the short one is taken.
@@ -39,7 +39,7 @@ impl Recorder {
 
     /// Help and labels of the metrics that have none in the archive yet, and of all that they belong to.
     fn explain(&mut self) -> Result<(), RecordError> {
-        if self.metrics.iter().all(|metric| metric.explained) {
+        if self.explained {
             return Ok(());
         }
         let time = self.fetched.timestamp;
@@ -67,6 +67,7 @@ impl Recorder {
             }
         }
         self.metrics.iter_mut().for_each(|metric| metric.explained = true);
+        self.explained = true;
         Ok(())
     }
 
@@ -95,13 +96,6 @@ impl Recorder {
         Ok(all)
     }
 
-    fn label(&mut self, time: Timestamp, target: LabelTarget) -> Result<(), RecordError> {
-        if let Ok(sets) = answer(self.context.labels(target))? {
-            self.archive.labels(time, target, &sets);
-        }
-        Ok(())
-    }
-
     /// The domains of values whose instances the archive does not have, or of all where the source's may have
     /// changed.
     fn describe_instances(&mut self) -> Result<(), RecordError> {
@@ -109,28 +103,41 @@ impl Recorder {
         if selection.is_some() && selection == self.described && !self.stale {
             return Ok(());
         }
+        if !self.stale && self.shape.is_that_of(&self.fetched) {
+            self.described = selection;
+            return Ok(());
+        }
         let time = self.fetched.timestamp;
         // In their order: the same values make the same archive each time.
-        let mut asked = BTreeSet::new();
-        for (metric, set) in self.metrics.iter_mut().zip(self.fetched.sets()) {
+        let mut unknown = BTreeSet::new();
+        for ((at, metric), set) in self.metrics.iter().enumerate().zip(self.fetched.sets()) {
             let indom = metric.desc.indom;
             let Ok(values) = set.values else { continue };
             let ids = || values.insts();
-            if indom == InDom::NULL || (!self.stale && ids().eq(metric.instances.iter().copied())) {
+            if indom == InDom::NULL || (!self.stale && ids().eq(self.shape.of(at).iter().copied())) {
                 continue;
             }
             // Instances that were there before are on record, though not in this order: no need to ask then.
-            let unknown = || ids().any(|inst| !self.archive.has_instance(indom, inst));
-            if (self.stale || unknown()) && asked.insert(indom) {
-                let instances = answer(self.context.instances(indom))?.unwrap_or_default();
-                self.archive.indom(time, indom, &instances);
+            if self.stale || ids().any(|inst| !self.archive.has_instance(indom, inst)) {
+                unknown.insert(indom);
             }
-            metric.instances.clear();
-            metric.instances.extend(ids());
         }
-        for indom in asked {
-            self.label(time, LabelTarget::Instances(indom))?;
+        let what = |&indom: &InDom| [Lookup::Instances(indom), Lookup::Labels(LabelTarget::Instances(indom))];
+        let lookups: Vec<Lookup> = unknown.iter().flat_map(what).collect();
+        for (lookup, found) in lookups.iter().zip(self.context.look_up_each(&lookups)?) {
+            match (lookup, found) {
+                (Lookup::Instances(indom), Ok(Found::Instances(instances))) => {
+                    self.archive.indom(time, *indom, &instances);
+                }
+                // That there is none is on record then.
+                (Lookup::Instances(indom), _) => self.archive.indom(time, *indom, &[]),
+                (Lookup::Labels(target), Ok(Found::Labels(sets))) => {
+                    self.archive.labels(time, *target, &sets)
+                }
+                _ => {}
+            }
         }
+        self.shape.take(&self.fetched);
         self.described = selection;
         Ok(())
     }
@@ -139,7 +146,7 @@ impl Recorder {
     fn describe_params(&mut self) -> Result<bool, RecordError> {
         let mut new: Vec<(usize, Pmid, ValueType)> = Vec::new();
         let mut bad = None;
-        for (at, metric) in self.metrics.iter().enumerate().filter(|(_, metric)| metric.is_event()) {
+        for (at, metric) in self.events.iter().filter_map(|&at| Some((at, self.metrics.get(at)?))) {
             let kind = match metric.desc.value_type {
                 ValueType::HighResEvent => ArrayKind::HighRes,
                 _ => ArrayKind::Event,
@@ -165,9 +172,7 @@ impl Recorder {
             self.say(&name.clone(), Notice::BadRecords { name, reason });
             return Ok(false);
         }
-        for &(at, pmid, value_type) in &new {
-            self.describe_param(at, pmid, value_type)?;
-        }
+        self.describe_new(&new)?;
         // PCP's tools for archives drop the names of metrics that have no set of values in any record.
         for (_, pmid, _) in new.iter().filter(|(_, pmid, _)| !self.pmids.contains(pmid)) {
             self.fetched.begin_set(*pmid);
@@ -178,30 +183,47 @@ impl Recorder {
 
     /// A parameter without descriptor would make the records unreadable: what the source does not tell is taken
     /// from the record.
-    fn describe_param(&mut self, at: usize, pmid: Pmid, value_type: ValueType) -> Result<(), RecordError> {
-        let names = answer(self.context.names_of(pmid))?;
-        let desc = answer(self.context.desc(pmid))?;
-        if let Some(error) = names.as_ref().err().or(desc.as_ref().err())
-            && let Some(metric) = self.metrics.get(at)
-        {
-            let (name, param) = (metric.name.clone(), pmid.to_string());
-            self.say(&param.clone(), Notice::NamelessParameter { name, param, error: *error });
+    fn describe_new(&mut self, new: &[(usize, Pmid, ValueType)]) -> Result<(), RecordError> {
+        if new.is_empty() {
+            return Ok(());
         }
-        let desc = desc.unwrap_or(Desc {
-            pmid,
-            value_type,
-            indom: InDom::NULL,
-            semantics: Semantics::Instant,
-            units: Units::NONE,
-        });
-        // It may be one of the metrics, or have been in the archive before: what differs is said there.
-        match self.archive.desc(&desc, &names.unwrap_or_default()) {
-            Ok(()) | Err(pcp_archive::WriteError::Changed { .. }) => {
-                self.params.insert(pmid);
-                // As its senders call it.
-                self.label(self.fetched.timestamp, LabelTarget::Item(pmid))
+        let pmids: Vec<Pmid> = new.iter().map(|(_, pmid, _)| *pmid).collect();
+        let descs = self.context.descs(&pmids)?;
+        // As its senders call it.
+        let what = |&pmid: &Pmid| [Lookup::NamesOf(pmid), Lookup::Labels(LabelTarget::Item(pmid))];
+        let lookups: Vec<Lookup> = pmids.iter().flat_map(what).collect();
+        let mut found = self.context.look_up_each(&lookups)?.into_iter();
+        for (&(at, pmid, value_type), desc) in new.iter().zip(descs) {
+            let (names, labels) = (found.next(), found.next());
+            let names = match names.unwrap_or(Err(PmError::IPC)) {
+                Ok(Found::Names(names)) => Ok(names),
+                Ok(_) => Err(PmError::IPC),
+                Err(error) => Err(error),
+            };
+            if let Some(error) = names.as_ref().err().or(desc.as_ref().err())
+                && let Some(metric) = self.metrics.get(at)
+            {
+                let (name, param) = (metric.name.clone(), pmid.to_string());
+                self.say(&param.clone(), Notice::NamelessParameter { name, param, error: *error });
             }
-            Err(error) => Err(error.into()),
+            let desc = desc.unwrap_or(Desc {
+                pmid,
+                value_type,
+                indom: InDom::NULL,
+                semantics: Semantics::Instant,
+                units: Units::NONE,
+            });
+            // It may be one of the metrics, or have been in the archive before: what differs is said there.
+            match self.archive.desc(&desc, &names.unwrap_or_default()) {
+                Ok(()) | Err(pcp_archive::WriteError::Changed { .. }) => {
+                    self.params.insert(pmid);
+                }
+                Err(error) => return Err(error.into()),
+            }
+            if let Some(Ok(Found::Labels(sets))) = labels {
+                self.archive.labels(self.fetched.timestamp, LabelTarget::Item(pmid), &sets);
+            }
         }
+        Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::positions::with_positions;
+use super::shape::Shape;
 use super::{Metric, Notice, RecordError, Recorder};
 use crate::position::metric_for;
 use crate::provider::{Found, Lookup, answer};
@@ -19,8 +20,10 @@ impl Recorder {
     /// are from now on.
     pub(super) fn look_up(&mut self) -> Result<(), RecordError> {
         let mut names = Vec::new();
-        for name in self.wanted.clone() {
-            match answer(self.context.traverse(&name))? {
+        let wanted = self.wanted.clone();
+        let below = self.context.traverse_each(&wanted.iter().map(String::as_str).collect::<Vec<_>>())?;
+        for (name, below) in wanted.into_iter().zip(below) {
+            match below {
                 Ok(below) => {
                     self.said.remove(&name);
                     names.extend(self.once(below));
@@ -37,6 +40,8 @@ impl Recorder {
             before.into_iter().map(|metric| (metric.desc.pmid, metric)).collect();
         self.pmids.clear();
         self.described = None;
+        // At the same places other metrics may be now.
+        self.shape = Shape::default();
         let found = self.identify(names)?;
         let pmids: Vec<Pmid> = found.iter().map(|(_, pmid)| *pmid).collect();
         let descs = if pmids.is_empty() { Vec::new() } else { self.context.descs(&pmids)? };
@@ -55,13 +60,11 @@ impl Recorder {
             self.said.remove(&name);
             let known = before.remove(&pmid).filter(|metric| metric.desc == desc);
             self.pmids.push(pmid);
-            self.metrics.push(known.unwrap_or(Metric {
-                name,
-                desc,
-                instances: Vec::new(),
-                explained: false,
-            }));
+            self.metrics.push(known.unwrap_or(Metric { name, desc, explained: false }));
         }
+        let with_place = self.metrics.iter().enumerate();
+        self.events = with_place.filter_map(|(at, metric)| metric.is_event().then_some(at)).collect();
+        self.explained = false;
         self.find_positions();
         Ok(())
     }

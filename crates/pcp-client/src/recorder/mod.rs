@@ -26,13 +26,15 @@
 //! recorder that connects again, goes on there: each record is in the archive once, or in a missed record.
 //!
 //! **Cost of a sample** once all is known: the fetch, one comparison for each instance (none for records of an archive that are laid
-//! out as the one before), one look at each event parameter, and the record's one write.
+//! out as the one before), one look at each event parameter, and the record's one write. Nothing that is kept for a metric is looked at:
+//! between two samples it has gone from the processor's caches.
 
 mod describe;
 mod label;
 mod metrics;
 mod notice;
 mod positions;
+mod shape;
 
 use std::collections::{HashMap, HashSet};
 
@@ -41,9 +43,10 @@ pub use notice::{Notice, RecordError};
 
 use crate::{Context, Fetched, StateChange};
 use pcp_archive::{ArchiveWriter, WriteError};
-use pcp_model::{Desc, Inst, Pmid, ValueType};
+use pcp_model::{Desc, Pmid, ValueType};
 use pcp_pdu::Selection;
 use positions::Positions;
+use shape::Shape;
 
 /// Changes after which names may lead elsewhere, or metrics have got an agent.
 const NEW_NAMES: [StateChange; 3] = [StateChange::ADD, StateChange::RESTART, StateChange::NAMES];
@@ -64,6 +67,12 @@ pub struct Recorder {
     params: HashSet<Pmid>,
     /// What of an archive had its instances described last: they are the same as long as it is the same.
     described: Option<Selection>,
+    /// The instances that were described last.
+    shape: Shape,
+    /// Whether the archive has help and labels of all metrics.
+    explained: bool,
+    /// Those of `metrics` that have event records.
+    events: Vec<usize>,
     /// Whether domains are to be asked for again, whatever their instances.
     stale: bool,
     notices: Vec<Notice>,
@@ -75,8 +84,6 @@ pub struct Recorder {
 struct Metric {
     name: String,
     desc: Desc,
-    /// The instances of its last values.
-    instances: Vec<Inst>,
     /// Whether the archive has its help and labels.
     explained: bool,
 }
@@ -108,6 +115,9 @@ impl Recorder {
             positions: Positions::default(),
             params: HashSet::new(),
             described: None,
+            shape: Shape::default(),
+            explained: false,
+            events: Vec::new(),
             stale: false,
             notices: Vec::new(),
             said: HashMap::new(),
@@ -139,6 +149,7 @@ impl Recorder {
         self.stale |= new_names;
         if changes.contains(StateChange::LABELS) {
             self.metrics.iter_mut().for_each(|metric| metric.explained = false);
+            self.explained = false;
         }
         // What explains a value comes before it: an archive that ends here can be read to its end.
         let recordable = self.describe()?;
