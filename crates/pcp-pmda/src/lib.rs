@@ -20,6 +20,7 @@ mod options;
 mod own;
 mod pmcd;
 mod pmns;
+mod row;
 mod server;
 mod set;
 mod subtree;

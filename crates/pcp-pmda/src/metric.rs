@@ -1,6 +1,7 @@
 //! An agent's own metrics: descriptor, and how values are got and stored.
 
 use super::call::{Access, Call};
+use super::row::Row;
 use super::set::SetWriter;
 use pcp_model::{Inst, PmError, Semantics, Units, Value, ValueType};
 
@@ -99,6 +100,17 @@ impl<S> Metric<S> {
         // The loop is part of what is called through a pointer: once for a metric and not for each value, which is then
         // made and written in one piece of code.
         self.fetch = Fetch::Each(Box::new(move |state, call, insts, set| {
+            if Row::is_worth(insts.len(), set) {
+                let mut row = Row::new();
+                for &inst in insts {
+                    match each(state, call, inst) {
+                        Ok(Some(value)) => row.value(set, inst, &value),
+                        Ok(None) => row.none(set, None),
+                        Err(error) => row.none(set, Some(error)),
+                    }
+                }
+                return row.end(set);
+            }
             for &inst in insts {
                 match each(state, call, inst) {
                     // A value of another type is noted as the instance's error.

@@ -112,6 +112,27 @@ impl<'a> SetWriter<'a> {
         }
     }
 
+    /// The same, of numbers that are given as their bits ([`pcp_pdu::SetsWriter::bits`]).
+    ///
+    /// # Errors
+    /// As [`SetWriter::numbers`].
+    pub(super) fn bits(&mut self, ids: &[Inst], bits: &[u64]) -> Result<(), PmError> {
+        let Out::Answer(out) = &mut self.out else { return Err(PmError::TYPE) };
+        out.bits(ids, bits, self.value_type).map_err(|error| error.pm_error())?;
+        self.written += ids.len();
+        Ok(())
+    }
+
+    /// The type of the metric's values.
+    pub(super) fn value_type(&self) -> ValueType {
+        self.value_type
+    }
+
+    /// Whether values go into an answer.
+    pub(super) fn is_answer(&self) -> bool {
+        matches!(self.out, Out::Answer(_))
+    }
+
     /// Writes an instance's text, without a copy of its own. It ends at the first NUL, if there is one.
     ///
     /// # Errors

@@ -229,7 +229,23 @@ impl SetsWriter {
         }
     }
 
-    /// The same, for sets that are read in place and never sent: those which are one behind the other and have rows of numbers of the same
+    /// The same, of numbers of a type that are given as their bits, those of 32 as the lower half.
+    ///
+    /// # Errors
+    /// As [`SetsWriter::numbers`]; the type is none of numbers.
+    pub fn bits(&mut self, ids: &[Inst], bits: &[u64], value_type: ValueType) -> Result<(), EncodeError> {
+        let low = |bits: u64| (bits as u32).to_be_bytes();
+        match value_type {
+            ValueType::I32 | ValueType::U32 => self.words(ids, bits, low),
+            ValueType::Float => self.row::<_, 4, 8>(ids, bits, value_type, low),
+            ValueType::I64 | ValueType::U64 | ValueType::Double => {
+                self.row::<_, 8, 12>(ids, bits, value_type, u64::to_be_bytes)
+            }
+            _ => Err(error(Unsendable::Misuse { call: "bits" })),
+        }
+    }
+
+    /// The same as numbers, for sets that are read in place and never sent: those which are one behind the other and have rows of numbers of the same
     /// instances have the instances in common, instead of a copy for each.
     ///
     /// # Errors
