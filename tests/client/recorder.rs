@@ -7,10 +7,12 @@ use std::time::Duration;
 use jumpseat::archive::{ArchiveWriter, LabelInfo, WriteError, WriteOptions};
 use jumpseat::client::{Context, Fetched, Mode};
 use jumpseat::event::{ArrayKind, EventFlags, NetEventArray, Param};
-use jumpseat::model::{Desc, Instance, PM_IN_NULL, Pmid, Semantics, Value, ValueType};
+use jumpseat::model::{Desc, Instance, PM_IN_NULL, Pmid, Semantics, Timestamp, Value, ValueType};
 use jumpseat::recorder::{Recorder, label_of};
 use support::{AgentSpec, LoggerRun, PcpEnv, PrivatePmcd, eventually, records, temp_dir};
 
+/// Bytes in front of the records of a volume of version 3.
+const V3_LABEL: usize = 808;
 /// Metrics of all kinds whose values do not change.
 const CONSTANT: [&str; 10] = [
     "sample.long.one",
@@ -314,6 +316,37 @@ fn asking_an_archive_for_its_label_leaves_it_where_it_is() {
         samples += 1;
     }
     assert_eq!(samples, 5);
+}
+
+/// Whoever copies an archive names its metrics in some order; the copy has them in that of its records.
+#[test]
+fn records_are_taken_over_as_they_are_whatever_the_order_of_names() {
+    let pmcd = PrivatePmcd::with([AgentSpec::sample()]).start();
+    let dir = temp_dir();
+    let names =
+        ["sample.string.hullo", "sample.bin", "sample.long.one", "sample.double.bin", "sample.long.ten"];
+    let base = |name: &str| dir.path().join(name);
+    let mut first = recorder(&pmcd, &base("first"), WriteOptions::default(), &names);
+    for _ in 0..5 {
+        assert!(first.sample().expect("recorded"));
+    }
+    first.finish().expect("finished");
+    for (number, names) in
+        [&["sample"][..], &[names[4], names[0], names[2], names[1], names[3]]].iter().enumerate()
+    {
+        let base = base(&format!("copy{number}"));
+        let from = dir.path().join("first").display().to_string();
+        let mut context = Context::archive(&from).expect("it was just written");
+        let label = label_of(&mut context, "no.host").expect("it is read");
+        context.set_mode(Mode::Forward, Some(Timestamp::default())).expect("an archive");
+        let archive = ArchiveWriter::create(&base, label, WriteOptions::default()).expect("new");
+        let mut copy = Recorder::new(context, archive, names.iter().copied()).expect("they are there");
+        while copy.sample().is_ok() {}
+        copy.finish().expect("finished");
+        let records =
+            |base: &Path| std::fs::read(base.with_extension("0")).expect("a file").split_off(V3_LABEL);
+        assert!(records(&base) == records(&dir.path().join("first")), "{names:?}");
+    }
 }
 
 #[test]

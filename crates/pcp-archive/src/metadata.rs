@@ -60,6 +60,8 @@ pub(super) struct RawDesc {
     pub indom: u32,
     pub semantics: i32,
     pub units: u32,
+    /// How many metrics were described before it.
+    pub place: u32,
 }
 
 /// How many records there were of each type, for who looks for a fault.
@@ -193,6 +195,11 @@ impl Metadata {
         self.descs.iter().map(|(pmid, desc)| (*pmid, *desc))
     }
 
+    /// How many metrics were described before this one.
+    pub(crate) fn place(&self, pmid: Pmid) -> Option<u32> {
+        self.descs.get(&pmid).map(|desc| desc.place)
+    }
+
     /// All metrics, in no order.
     pub(crate) fn pmids(&self) -> impl Iterator<Item = Pmid> {
         self.descs.keys().copied()
@@ -253,7 +260,8 @@ impl Metadata {
         }
         let (value_type, semantics) = (value_type as i32, semantics as i32);
         let pmid = Pmid(pmid);
-        let new = RawDesc { value_type, indom, semantics, units };
+        let place = self.descs.len() as u32;
+        let new = RawDesc { value_type, indom, semantics, units, place };
         match self.descs.entry(pmid) {
             Entry::Vacant(entry) => {
                 entry.insert(new);

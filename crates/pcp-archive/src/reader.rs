@@ -327,6 +327,12 @@ impl Archive {
         pmids
     }
 
+    /// How many metrics are described before this one: who records describes metrics in the order in which a record has them.
+    /// `None` if it is not in the archive.
+    pub fn place_of(&self, pmid: Pmid) -> Option<u32> {
+        self.metadata.place(pmid)
+    }
+
     /// The metric of a name.
     ///
     /// # Errors

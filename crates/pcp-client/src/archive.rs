@@ -206,6 +206,10 @@ impl Recording for ArchiveProvider {
         Ok((start, self.replay.archive_mut().end()?))
     }
 
+    fn place_of(&self, pmid: Pmid) -> Option<u32> {
+        self.replay.archive().place_of(pmid)
+    }
+
     fn instances_at(&mut self, indom: InDom, time: Timestamp) -> Result<Vec<Instance>> {
         let instance = |(id, name): (Inst, &[u8])| Instance { id, name: text(name) };
         Ok(self.replay.archive_mut().instances(indom, time)?.map(instance).collect())

@@ -708,6 +708,12 @@ impl Context {
         self.provider.recording_mut().map(|recording| recording.take_mended()).unwrap_or_default()
     }
 
+    /// Where a metric is among those of an archive, in the order in which records have them, mostly: records that have what is asked for
+    /// in this order can be handed on as they are. `None` if it is none of them, and of other sources.
+    pub fn recorded_place(&self, pmid: Pmid) -> Option<u32> {
+        self.provider.recording().and_then(|recording| recording.place_of(pmid))
+    }
+
     /// The instances that an instance domain of an archive had at a time, wherever fetches are.
     ///
     /// # Errors

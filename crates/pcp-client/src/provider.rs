@@ -281,6 +281,9 @@ pub trait Recording {
         Vec::new()
     }
 
+    /// Where a metric is among all that are recorded, in the order in which records have them, mostly. `None` if it is none of them.
+    fn place_of(&self, pmid: Pmid) -> Option<u32>;
+
     /// The instances that an instance domain had at a time, that of a sample for instance.
     ///
     /// # Errors

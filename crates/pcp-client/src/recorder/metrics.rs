@@ -42,7 +42,9 @@ impl Recorder {
         self.described = None;
         // At the same places other metrics may be now.
         self.shape = Shape::default();
-        let found = self.identify(names)?;
+        let mut found = self.identify(names)?;
+        // As records of an archive have them, which then can be taken over as they are. From elsewhere they come as they are asked for.
+        found.sort_by_cached_key(|(_, pmid)| self.context.recorded_place(*pmid).unwrap_or(u32::MAX));
         let pmids: Vec<Pmid> = found.iter().map(|(_, pmid)| *pmid).collect();
         let descs = if pmids.is_empty() { Vec::new() } else { self.context.descs(&pmids)? };
         let all_names = self.names_of_each(&pmids)?;
