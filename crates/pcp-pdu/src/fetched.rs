@@ -38,7 +38,9 @@ pub struct Fetched {
     came: usize,
     /// What the sets are, if they are those of a record and nothing else.
     selection: Option<Selection>,
-    /// Of that: where in records of its layout the bytes are that make the body, if that is not a whole record.
+    /// Where the first set begins in the body, if the sets are just those that came, in their order.
+    whole: Option<usize>,
+    /// Of a selection: where in records of its layout the bytes are that make the body, if that is not a whole record.
     excerpt: Excerpt,
     /// Sets that came otherwise.
     appended: SetsWriter,
@@ -116,6 +118,7 @@ impl Fetched {
             Some(head) => Entry { head, appended: false },
             None => Entry { head: without_values(pmid, 0), appended: true },
         }));
+        self.whole = self.first_of_whole();
     }
 
     /// The same for a small part of the sets of a record: these are put together, in that order, as a record that has nothing else.
@@ -138,6 +141,7 @@ impl Fetched {
             if let Some((heads, bias)) = self.excerpt.make(record, &wanted, &mut self.body) {
                 (self.bias, self.came, self.selection) = (bias, heads.len(), selection);
                 self.sets.extend(heads.into_iter().map(|head| Entry { head, appended: false }));
+                self.whole = self.first_of_whole();
                 return;
             }
             self.body.clear();
@@ -155,6 +159,7 @@ impl Fetched {
         self.body.extend_from_slice(bytes);
         (self.bias, self.came) = (bias, record.len());
         self.sets.extend(record.heads().iter().map(|&head| Entry { head, appended: false }));
+        self.whole = self.first_of_whole();
     }
 
     /// What was selected, if the sets are just that: as long as it is the same, so are metrics and instances and where they lie,
@@ -165,20 +170,24 @@ impl Fetched {
 
     /// All sets as they came, if the result is just those that came, in their order.
     pub fn whole(&self) -> Option<Whole<'_>> {
+        Whole::of(&self.body, self.whole?, self.bias, self.came)
+    }
+
+    /// See [`Fetched::whole`], the field: found out once for all records of a selection.
+    fn first_of_whole(&self) -> Option<usize> {
         if self.sets.len() != self.came || self.sets.iter().any(|set| set.appended) {
             return None;
         }
         let sets = || self.sets.iter().map(|set| &set.head.set);
         let in_order = sets().zip(sets().skip(1)).all(|(set, next)| set.end() == next.start());
-        let first = sets().next().filter(|_| in_order)?;
-        Whole::of(&self.body, first.start(), self.bias, self.came)
+        sets().next().filter(|_| in_order).map(SetHead::start)
     }
 
     /// Forgets all sets; the buffers keep their memory.
     pub fn clear(&mut self) {
         self.timestamp = Timestamp::default();
         self.body.clear();
-        (self.came, self.selection) = (0, None);
+        (self.came, self.selection, self.whole) = (0, None, None);
         self.appended.reset();
         self.common.reset();
         self.sets.clear();
@@ -297,14 +306,14 @@ impl Fetched {
     /// Takes all sets out of the result, to be put back one by one ([`Fetched::keep`]) or read as operands
     /// ([`Fetched::operand`]).
     pub fn set_aside(&mut self) {
-        self.selection = None;
+        self.changed();
         self.aside.clear();
         std::mem::swap(&mut self.aside, &mut self.sets);
     }
 
     /// Appends a set that was set aside.
     pub fn keep(&mut self, at: usize) {
-        self.selection = None;
+        self.changed();
         self.sets.extend(self.aside.get(at));
     }
 
@@ -314,8 +323,13 @@ impl Fetched {
     }
 
     fn append(&mut self, head: Head) {
-        self.selection = None;
+        self.changed();
         self.sets.push(Entry { head, appended: true });
+    }
+
+    /// The sets are no longer those that came.
+    fn changed(&mut self) {
+        (self.selection, self.whole) = (None, None);
     }
 
     #[inline]
@@ -348,6 +362,7 @@ impl Fetched {
     }
 
     fn index(&mut self, mut at: usize, count: usize) -> Result<(), SetsError> {
+        self.whole = (count > 0).then_some(at);
         for _ in 0..count {
             let set = SetHead::read(&self.body, at)?;
             self.sets.push(Entry { head: Head::unseen(set), appended: false });
