@@ -61,7 +61,11 @@ impl<'a> SetWriter<'a> {
         match self.profile.listed() {
             // A few of many: who fetches values of single instances does not pay for all that there are.
             Some(listed) if listed.len() < active.len() / 8 => {
-                out.extend(listed.iter().filter(|inst| active.binary_search(inst).is_ok()));
+                let mut rest = active;
+                out.extend(listed.iter().filter(|inst| {
+                    rest = rest.get(lower(rest, **inst)..).unwrap_or_default();
+                    rest.first() == Some(*inst)
+                }));
                 out.dedup();
             }
             _ => out.extend(active.iter().filter(|inst| self.wants(**inst))),
@@ -225,12 +229,34 @@ impl<'a> SetWriter<'a> {
     }
 }
 
+/// How many of the first ones, which are ascending, are lower than this one. Few, mostly, as the next one asked for is near the last: they
+/// are looked for at the front first.
+fn lower(ascending: &[Inst], than: Inst) -> usize {
+    let mut end = 1;
+    while ascending.get(end - 1).is_some_and(|&inst| inst < than) {
+        end *= 2;
+    }
+    let begin = end / 2;
+    let between = ascending.get(begin..end.min(ascending.len())).unwrap_or_default();
+    begin + between.partition_point(|&inst| inst < than)
+}
+
 #[cfg(test)]
 mod tests {
     use pcp_model::{InDom, IndomProfile, Pmid, ProfileState};
 
     use super::*;
     use crate::call::{Attributes, ClientId, FetchStamp};
+
+    #[test]
+    fn lower_ones_are_counted_from_the_front() {
+        let all: Vec<Inst> = (0..100).map(|inst| 2 * inst).collect();
+        for ascending in (0..=all.len()).map(|len| &all[..len]) {
+            for than in -1..202 {
+                assert_eq!(lower(ascending, than), ascending.iter().filter(|&&inst| inst < than).count());
+            }
+        }
+    }
 
     #[test]
     fn a_short_list_of_a_client_gives_what_asking_for_each_instance_gives() {

@@ -24,6 +24,8 @@ use crate::server::web::Shared;
 
 /// Most bytes of an answer.
 pub(super) const MAX_ANSWER: usize = 64 << 20;
+/// Room that an answer has at first: most need no more.
+const FIRST_ROOM: usize = 4 << 10;
 /// Most metrics of a request.
 pub(super) const MAX_METRICS: usize = 65_536;
 /// How many metrics are asked about, or fetched, at a time.
@@ -203,7 +205,7 @@ impl Output {
     /// # Errors
     /// It is too long.
     pub(super) fn json(value: &impl Serialize) -> Result<Output, Refusal> {
-        let mut out = Bounded { body: Vec::new() };
+        let mut out = Bounded { body: Vec::with_capacity(FIRST_ROOM) };
         let written = serde_json::to_writer(&mut out, value);
         written.map_err(|_| too_long())?;
         out.body.extend_from_slice(b"\r\n");
