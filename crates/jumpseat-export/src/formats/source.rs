@@ -193,13 +193,19 @@ fn define(args: &ExportArgs, context: &Context) -> Result<(), ExportError> {
 
 /// The metrics at and below the names of the operands, each once.
 fn select(args: &ExportArgs, context: &mut Context) -> Result<Vec<Metric>, ExportError> {
-    let mut names = Vec::new();
-    for word in &args.metrics {
+    let name_of = |word: &String| {
         let name = word.split_once('=').map_or(word.trim(), |(name, _)| name.trim());
-        if name.is_empty() {
-            return Err(ExportError::Usage(format!("'{word}': write a metric, or a name in front of =")));
+        match name.is_empty() {
+            true => Err(ExportError::Usage(format!("'{word}': write a metric, or a name in front of ="))),
+            false => Ok(name.to_owned()),
         }
-        match context.traverse(name) {
+    };
+    let wanted = args.metrics.iter().map(name_of).collect::<Result<Vec<String>, ExportError>>()?;
+    let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    let below = context.traverse_each(&wanted).map_err(ExportError::source("names of metrics"))?;
+    let mut names = Vec::new();
+    for (name, found) in wanted.into_iter().zip(below) {
+        match found {
             Ok(found) => names.extend(found),
             Err(error) => {
                 let near = context.nearest_name(name);
