@@ -142,12 +142,17 @@ impl Browser {
     /// Drags the mouse within an element, from one share of its width to another.
     #[track_caller]
     pub(crate) fn drag(&self, selector: &str, from: f64, to: f64) {
+        // What has just been shown, or scrolled to, takes its size and tells of it within a frame or two; nobody's hand is as quick.
         let script = format!(
-            "const element = document.querySelector({}); element.scrollIntoView({{ block: 'center' }});
-             const {{ left, top, width, height }} = element.getBoundingClientRect(); return [left, top, width, height]",
+            "const done = arguments[0], element = document.querySelector({}); element.scrollIntoView({{ block: 'center' }});
+             const settled = () => {{
+               const {{ left, top, width, height }} = element.getBoundingClientRect(); done([left, top, width, height]);
+             }};
+             requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(settled)));",
             quoted(selector)
         );
-        let place: Vec<f64> = serde_json::from_value(self.run(&script)).expect("a place");
+        let place = self.post("/execute/async", &json!({ "script": script, "args": [] }));
+        let place: Vec<f64> = serde_json::from_value(place).expect("a place");
         let at = |share: f64| {
             json!({
                 "type": "pointerMove", "duration": 50, "origin": "viewport",

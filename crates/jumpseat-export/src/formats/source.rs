@@ -193,15 +193,7 @@ fn define(args: &ExportArgs, context: &Context) -> Result<(), ExportError> {
 
 /// The metrics at and below the names of the operands, each once.
 fn select(args: &ExportArgs, context: &mut Context) -> Result<Vec<Metric>, ExportError> {
-    let name_of = |word: &String| {
-        let name = word.split_once('=').map_or(word.trim(), |(name, _)| name.trim());
-        match name.is_empty() {
-            true => Err(ExportError::Usage(format!("'{word}': write a metric, or a name in front of ="))),
-            false => Ok(name.to_owned()),
-        }
-    };
-    let wanted = args.metrics.iter().map(name_of).collect::<Result<Vec<String>, ExportError>>()?;
-    let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    let wanted = args.metrics.iter().map(|word| name_of(word)).collect::<Result<Vec<&str>, ExportError>>()?;
     let below = context.traverse_each(&wanted).map_err(ExportError::source("names of metrics"))?;
     let mut names = Vec::new();
     for (name, found) in wanted.into_iter().zip(below) {
@@ -237,6 +229,15 @@ fn select(args: &ExportArgs, context: &mut Context) -> Result<Vec<Metric>, Expor
         }
     }
     Ok(metrics)
+}
+
+/// The name in an operand, which may be a definition.
+fn name_of(word: &str) -> Result<&str, ExportError> {
+    let name = word.split_once('=').map_or(word, |(name, _)| name).trim();
+    match name.is_empty() {
+        true => Err(ExportError::Usage(format!("'{word}': write a metric, or a name in front of ="))),
+        false => Ok(name),
+    }
 }
 
 /// When recording began, and the window; an archive's context is set to where to start.
