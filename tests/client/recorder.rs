@@ -309,7 +309,7 @@ fn asking_an_archive_for_its_label_leaves_it_where_it_is() {
     let label = label_of(&mut context, "no.host").expect("it is read");
     assert_eq!(label.zone, context.time_zone().expect("it has one"));
     assert_eq!(context.mode(), (Mode::Forward, start));
-    let archive = ArchiveWriter::create(&dir.path().join("second"), label, WriteOptions::default());
+    let archive = ArchiveWriter::create(dir.path().join("second"), label, WriteOptions::default());
     let mut second = Recorder::new(context, archive.expect("new"), ["pmcd.timezone"]).expect("it is there");
     let mut samples = 0;
     while second.sample().is_ok() {
