@@ -195,10 +195,10 @@ impl Recorder {
         let mut found = self.context.look_up_each(&lookups)?.into_iter();
         for (&(at, pmid, value_type), desc) in new.iter().zip(descs) {
             let (names, labels) = (found.next(), found.next());
-            let names = match names.unwrap_or(Err(PmError::IPC)) {
-                Ok(Found::Names(names)) => Ok(names),
-                Ok(_) => Err(PmError::IPC),
-                Err(error) => Err(error),
+            let names = match names {
+                Some(Ok(Found::Names(names))) => Ok(names),
+                Some(Err(error)) => Err(error),
+                _ => Err(PmError::IPC),
             };
             if let Some(error) = names.as_ref().err().or(desc.as_ref().err())
                 && let Some(metric) = self.metrics.get(at)

@@ -4,8 +4,9 @@
 
 use crate::Fetched;
 use pcp_model::Inst;
+use pcp_pdu::{SetRef, ValuesRef};
 
-/// The instances of the metrics of a sample. Metrics without values have none.
+/// The instances that each metric of a sample had when it had values last: those of an archive are not all in each of its records.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Shape {
     insts: Vec<Inst>,
@@ -14,17 +15,15 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Whether a sample has the same instances.
+    /// Whether a sample has the same instances, as far as it has values.
     pub(super) fn is_that_of(&self, fetched: &Fetched) -> bool {
         let mut begin = 0;
         for (set, &end) in fetched.sets().zip(&self.ends) {
             let known = self.insts.get(begin..end).unwrap_or_default();
             begin = end;
-            let is_same = match set.values {
-                Ok(values) => values.len() == known.len() && values.insts().eq(known.iter().copied()),
-                Err(_) => known.is_empty(),
-            };
-            if !is_same {
+            if values_of(set).is_some_and(|values| {
+                values.len() != known.len() || !values.insts().eq(known.iter().copied())
+            }) {
                 return false;
             }
         }
@@ -40,13 +39,20 @@ impl Shape {
 
     /// Becomes that of a sample.
     pub(super) fn take(&mut self, fetched: &Fetched) {
-        self.insts.clear();
-        self.ends.clear();
-        for set in fetched.sets() {
-            self.insts.extend(set.values.ok().into_iter().flat_map(|values| values.insts()));
-            self.ends.push(self.insts.len());
+        let mut taken = Shape::default();
+        for (at, set) in fetched.sets().enumerate() {
+            match values_of(set) {
+                Some(values) => taken.insts.extend(values.insts()),
+                None => taken.insts.extend_from_slice(self.of(at)),
+            }
+            taken.ends.push(taken.insts.len());
         }
+        *self = taken;
     }
+}
+
+fn values_of(set: SetRef<'_>) -> Option<ValuesRef<'_>> {
+    set.values.ok().filter(|values| !values.is_empty())
 }
 
 #[cfg(test)]
@@ -82,5 +88,12 @@ mod tests {
         ] {
             assert!(!shape.is_that_of(&sample(other)), "{other:?}");
         }
+        // What is known of a metric stays while it has no values.
+        let other_half = sample(&[&[], &[5], &[], &[8, 9]]);
+        assert!(shape.is_that_of(&sample(&[&[], &[], &[-1], &[]])) && !shape.is_that_of(&other_half));
+        shape.take(&other_half);
+        assert_eq!([0, 1, 2, 3].map(|at| shape.of(at)), [&[1, 2][..], &[5], &[-1], &[8, 9]]);
+        assert!(shape.is_that_of(&sample(&[&[1, 2], &[5], &[-1], &[8, 9]])));
+        assert!(!shape.is_that_of(&known));
     }
 }
