@@ -10,6 +10,7 @@ use pcp_files::Disk;
 use pcp_model::Timestamp;
 use pcp_net::Limiter;
 
+use crate::body::Body;
 use crate::source::SourceLog;
 
 /// What survives a loss of power. All of them survive the death of the process.
@@ -77,6 +78,8 @@ pub(crate) struct Common {
     /// Bytes that segments may be longer than [`Limits::segment`], of all that are written to.
     beyond: AtomicU64,
     sources: Mutex<Vec<Weak<SourceLog>>>,
+    /// Buffers that nobody uses: no more than there were ever in use at once.
+    bodies: Mutex<Vec<Body>>,
     report: Mutex<Limiter>,
     hasher: RandomState,
 }
@@ -108,6 +111,7 @@ impl Common {
             total: AtomicU64::new(0),
             beyond: AtomicU64::new(0),
             sources: Mutex::new(Vec::new()),
+            bodies: Mutex::new(Vec::new()),
             report: Mutex::new(Limiter::per_period(5, Duration::from_secs(60))),
             hasher: RandomState::new(),
         }
@@ -201,6 +205,22 @@ impl Common {
             let Some((bytes, source)) = largest.filter(|(bytes, _)| **bytes > 0) else { return };
             *bytes = if source.drop_oldest() { source.files().bytes } else { 0 };
         }
+    }
+
+    /// A buffer for a batch, to be handed back.
+    pub(crate) fn body(&self) -> Body {
+        self.bodies().pop().unwrap_or_default()
+    }
+
+    /// Keeps a buffer for who comes next.
+    pub(crate) fn done_with(&self, body: Body) {
+        if body.is_small() {
+            self.bodies().push(body);
+        }
+    }
+
+    fn bodies(&self) -> MutexGuard<'_, Vec<Body>> {
+        self.bodies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn sources(&self) -> MutexGuard<'_, Vec<Weak<SourceLog>>> {

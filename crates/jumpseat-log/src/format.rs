@@ -8,10 +8,12 @@
 //! epochs  := n varint | n x (epoch varint, first number varint)
 //! batch   := 0 "jsB1" | 4 length u32 | 8 first number u64 | 16 lost u64 | 24 lost, seconds i64 | 32 nanoseconds u32
 //!            | 36 newest, nanoseconds u32 | 40 seconds i64 | 48 records u32 | 52 their bytes u32 | 56 bytes of changes u32
-//!            | 60 numbered u32 | 64 crc32 of the head before it and the changes | 68 changes | records | ends: a u32 each | crc32
+//!            | 60 numbered u32 | 64 crc32 of the head before it and the changes | 68 changes | body | crc32
+//! body    := records | ends: a u32 each
+//!          | what crate::delta makes of them, which is shorter: so the batch's length tells which it is. Not in version 1
 //! ```
 //!
-//! The lost ones of a batch come before its records. The last checksum is over the head's, the records and the ends: it is what
+//! The lost ones of a batch come before its records. The last checksum is over the head's and the body: it is what
 //! makes the batch one that counts. Checksums begin with the segment's salt, which no sender knows: what is in a record never
 //! looks like a batch. `changes` and `state` are described in [`crate::state`].
 
@@ -19,14 +21,16 @@ use byteorder::{BigEndian, ByteOrder};
 use crc32fast::Hasher;
 use jumpseat_wire::{put_text, put_varint, varint};
 use pcp_event::batch::MAX_BATCH;
+use pcp_event::log::Stretch;
 use pcp_model::{Inst, Timestamp};
 
+use crate::delta;
 use crate::state::{State, take_text};
 
 /// The first bytes of a segment.
 pub(crate) const MAGIC: [u8; 8] = *b"jmpslog\n";
-/// The version that this program writes, and the only one it reads.
-pub const VERSION: u16 = 1;
+/// The version that this program writes. It reads those before as well.
+pub const VERSION: u16 = 2;
 /// The first bytes of a batch.
 pub(crate) const BATCH_MAGIC: [u8; 4] = *b"jsB1";
 /// Bytes of a segment's head before the source's name.
@@ -44,7 +48,7 @@ pub(crate) const MAX_CHANGES: usize = 8 << 20;
 /// Most epochs that a head remembers; the oldest are forgotten first.
 pub(crate) const MAX_EPOCHS: usize = 64;
 /// The shortest record.
-const MIN_RECORD: usize = 24;
+pub(crate) const MIN_RECORD: usize = 24;
 
 /// What is wrong with bytes that should be a segment's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,7 +61,7 @@ pub enum Damage {
     #[error("is no segment of an event log")]
     Magic,
     /// Another version has written it.
-    #[error("is of version {0}; this program reads version {VERSION}")]
+    #[error("is of version {0}; this program reads versions 1 to {VERSION}")]
     Version(u16),
     /// A checksum does not fit.
     #[error("a checksum does not fit")]
@@ -119,7 +123,7 @@ impl Head {
             return Err(Damage::Magic);
         }
         match BigEndian::read_u16(&fixed[8..]) {
-            VERSION => {}
+            1..=VERSION => {}
             other => return Err(Damage::Version(other)),
         }
         let len = BigEndian::read_u32(&fixed[12..]) as usize;
@@ -185,6 +189,8 @@ pub(crate) struct BatchHead {
     pub records: u32,
     /// Bytes of the records.
     pub bytes: u32,
+    /// Bytes of the body.
+    pub body: u32,
     /// Bytes of the changes.
     pub changes: u32,
     /// Records whose sender will send them again if they are not there.
@@ -195,7 +201,12 @@ pub(crate) struct BatchHead {
 impl BatchHead {
     /// Bytes of the whole batch.
     pub(crate) fn len(&self) -> usize {
-        BATCH_HEAD + self.changes as usize + self.bytes as usize + 4 * self.records as usize + CRC
+        BATCH_HEAD + self.changes as usize + self.body as usize + CRC
+    }
+
+    /// Bytes of the body where the records are as they are.
+    pub(crate) fn plain(&self) -> u64 {
+        u64::from(self.bytes) + 4 * u64::from(self.records)
     }
 
     /// Sequence number behind the last record.
@@ -236,6 +247,7 @@ impl BatchHead {
             time: Timestamp::new(BigEndian::read_i64(&head[40..]), word(36)),
             records: word(48),
             bytes: word(52),
+            body: (word(4).saturating_sub((BATCH_HEAD + CRC) as u32)).saturating_sub(word(56)),
             changes: word(56),
             numbered: word(60),
             crc: word(HEAD_CRC),
@@ -244,7 +256,8 @@ impl BatchHead {
             && found.changes as usize <= MAX_CHANGES
             && found.records as usize <= found.bytes as usize / MIN_RECORD
             && found.first.checked_add(found.lost).is_some_and(|end| end <= u64::MAX - MAX_BATCH as u64)
-            && found.len() == word(4) as usize;
+            && found.len() == word(4) as usize
+            && u64::from(found.body) <= found.plain();
         if fits { Ok(found) } else { Err(Damage::Checksum) }
     }
 
@@ -258,21 +271,32 @@ impl BatchHead {
         }
     }
 
-    /// The checksum behind the records and their ends.
-    pub(crate) fn body_crc(&self, records: &[u8], ends: &[u8]) -> u32 {
-        checksum(u64::from(self.crc), &[records, ends])
+    /// The checksum behind the body.
+    pub(crate) fn body_crc(&self, body: &[&[u8]]) -> u32 {
+        checksum(u64::from(self.crc), body)
     }
 
-    /// Whether the body (records, ends and checksum) is as it was written; the records and the encoded ends.
-    pub(crate) fn check_body<'a>(&self, body: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), Damage> {
-        let (records, rest) = body.split_at_checked(self.bytes as usize).ok_or(Damage::Short)?;
-        let (ends, crc) = rest.split_at_checked(4 * self.records as usize).ok_or(Damage::Short)?;
+    /// Whether body and checksum are as they were written.
+    pub(crate) fn check_body(&self, read: &[u8]) -> Result<(), Damage> {
+        let (body, crc) = read.split_at_checked(self.body as usize).ok_or(Damage::Short)?;
         let crc = crc.get(..CRC).ok_or(Damage::Short)?;
-        if self.body_crc(records, ends) == BigEndian::read_u32(crc) {
-            Ok((records, ends))
+        if self.body_crc(&[body]) == BigEndian::read_u32(crc) { Ok(()) } else { Err(Damage::Checksum) }
+    }
+
+    /// Takes the records out of body and checksum, if they are as they were written. What `read` has then is of no use.
+    pub(crate) fn take_records(&self, read: &mut Vec<u8>, stretch: &mut Stretch) -> Result<(), Damage> {
+        self.check_body(read)?;
+        let Stretch { records, ends, .. } = stretch;
+        let (bytes, count) = (self.bytes as usize, self.records as usize);
+        if u64::from(self.body) < self.plain() {
+            delta::decode(&read[..self.body as usize], bytes, count, records, ends)?;
         } else {
-            Err(Damage::Checksum)
+            take_ends(&read[bytes..self.body as usize], bytes, ends)?;
+            std::mem::swap(read, records);
+            records.truncate(bytes);
         }
+        (stretch.first, stretch.lost, stretch.lost_time) = (self.first, self.lost, self.lost_time);
+        Ok(())
     }
 }
 
@@ -286,7 +310,7 @@ pub(crate) fn put_ends(out: &mut Vec<u8>, ends: &[u32]) {
 }
 
 /// Where records end, if each is long enough and the last one ends where they all do.
-pub(crate) fn take_ends(encoded: &[u8], bytes: usize, out: &mut Vec<u32>) -> Result<(), Damage> {
+fn take_ends(encoded: &[u8], bytes: usize, out: &mut Vec<u32>) -> Result<(), Damage> {
     out.clear();
     out.extend(encoded.chunks_exact(4).map(BigEndian::read_u32));
     let mut before = 0;

@@ -11,7 +11,7 @@ use pcp_files::{Directory, Disk};
 use pcp_model::{Inst, Timestamp};
 
 use crate::dir::{LOCK, LogError};
-use crate::format::{Damage, take_ends};
+use crate::format::Damage;
 use crate::recover::ASIDE;
 use crate::segment::{OpenSegment, Patience, ReadError, parse_name};
 
@@ -128,16 +128,14 @@ pub fn segment(dir: &Path, name: &str, whole: bool) -> io::Result<SegmentReport>
     if head.first != first {
         report.damage.push(wrong(0, &"its name and its head do not say the same number", None));
     }
-    let (mut at, mut buffer, mut ends) = (open.start, Vec::new(), Vec::new());
+    let (mut at, mut buffer, mut stretch) = (open.start, Vec::new(), Stretch::default());
     while at < bytes {
         match open.batch_head(at, &mut buffer, Patience::Wait) {
             Ok(batch) => {
                 let len = batch.len() as u64;
                 let is_whole = if whole || at + len > bytes {
-                    open.body(at, &batch, &mut buffer, Patience::Wait).map_or_else(Err, |()| {
-                        let (records, encoded) = batch.check_body(&buffer)?;
-                        Ok(take_ends(encoded, records.len(), &mut ends)?)
-                    })
+                    open.body(at, &batch, &mut buffer, Patience::Wait)
+                        .and_then(|()| Ok(batch.take_records(&mut buffer, &mut stretch)?))
                 } else {
                     Ok(())
                 };
@@ -204,17 +202,9 @@ pub fn read(dir: &Path, name: &str, mut take: impl FnMut(&Stretch) -> ControlFlo
                 None => return Ok(()),
             },
         };
-        open.body(at, &batch, &mut stretch.records, Patience::Wait).map_err(io)?;
-        let ends = &mut stretch.ends;
-        let whole = batch
-            .check_body(&stretch.records)
-            .and_then(|(records, encoded)| take_ends(encoded, records.len(), ends));
-        if whole.is_ok() {
-            stretch.records.truncate(batch.bytes as usize);
-            (stretch.first, stretch.lost, stretch.lost_time) = (batch.first, batch.lost, batch.lost_time);
-            if take(&stretch).is_break() {
-                return Ok(());
-            }
+        open.body(at, &batch, &mut buffer, Patience::Wait).map_err(io)?;
+        if batch.take_records(&mut buffer, &mut stretch).is_ok() && take(&stretch).is_break() {
+            return Ok(());
         }
         at += batch.len() as u64;
     }

@@ -15,7 +15,7 @@ use pcp_event::log::{History, Recall, Stretch};
 use pcp_model::Timestamp;
 
 use crate::fetcher::{AHEAD, Fetcher, Opened, Slot};
-use crate::format::{BatchHead, take_ends};
+use crate::format::BatchHead;
 use crate::segment::{OpenSegment, Patience, ReadError, Segment};
 use crate::source::SourceLog;
 
@@ -42,6 +42,7 @@ pub struct Reader {
     coming: Vec<Coming>,
     requests: u64,
     head: Vec<u8>,
+    body: Vec<u8>,
 }
 
 /// A segment that is being opened.
@@ -115,7 +116,15 @@ impl History for Reader {
 
 impl Reader {
     pub(crate) fn new(log: Arc<SourceLog>, fetcher: Fetcher) -> Reader {
-        Reader { log, fetcher, open: Vec::new(), coming: Vec::new(), requests: 0, head: Vec::new() }
+        Reader {
+            log,
+            fetcher,
+            open: Vec::new(),
+            coming: Vec::new(),
+            requests: 0,
+            head: Vec::new(),
+            body: Vec::new(),
+        }
     }
 
     /// The segment that an entry must be in, and the one behind it.
@@ -193,7 +202,7 @@ impl Reader {
 
     /// Reads the batch with an entry.
     fn read_in(&mut self, segment: &Segment, seq: u64, stretch: &mut Stretch) -> Result<Recall, ReadError> {
-        let Reader { open, fetcher, head, .. } = self;
+        let Reader { open, fetcher, head, body, .. } = self;
         let Some(open) = open.last_mut() else { return Ok(Recall::Later) };
         if !open.has_come() {
             return Ok(Recall::Later);
@@ -203,17 +212,12 @@ impl Reader {
             Place::Gap(to, time) => return Ok(Recall::Lost { to, time }),
             Place::Further => return Ok(Recall::Later),
         };
-        let read = open.segment.body(at, &batch, &mut stretch.records, open.patience);
+        let read = open.segment.body(at, &batch, body, open.patience);
         open.waiting(read, at, fetcher)?;
-        let whole = batch
-            .check_body(&stretch.records)
-            .and_then(|(records, ends)| take_ends(ends, records.len(), &mut stretch.ends));
-        if let Err(damage) = whole {
+        if let Err(damage) = batch.take_records(body, stretch) {
             self.damaged(segment, &damage);
             return Ok(Recall::Lost { to: batch.end(), time: batch.time });
         }
-        stretch.records.truncate(batch.bytes as usize);
-        (stretch.first, stretch.lost, stretch.lost_time) = (batch.first, batch.lost, batch.lost_time);
         Ok(Recall::Found)
     }
 

@@ -14,7 +14,7 @@ use pcp_event::log::Stretch;
 use pcp_model::{Inst, Timestamp};
 
 use crate::common::Common;
-use crate::format::{BATCH_HEAD, BatchHead, MAX_EPOCHS, take_ends};
+use crate::format::{BATCH_HEAD, BatchHead, MAX_EPOCHS};
 use crate::segment::{
     OpenSegment, Patience, ReadError, Segment, glance, memory_name, parse_memory_name, parse_name,
 };
@@ -169,7 +169,7 @@ impl Tail {
                     let whole = if is_checked || is_last(&batch) {
                         segment
                             .body(at, &batch, &mut body, Patience::Wait)
-                            .and_then(|()| Ok(batch.check_body(&body).map(|_| ())?))
+                            .and_then(|()| Ok(batch.check_body(&body)?))
                     } else {
                         Ok(())
                     };
@@ -200,7 +200,8 @@ impl Tail {
         if let Some((at, batch)) = newest.filter(|(_, batch)| batch.end() == tail.next)
             && segment.body(at, &batch, &mut body, Patience::Wait).is_ok()
         {
-            tail.last = stretch_of(&batch, &mut body);
+            let mut stretch = Stretch::default();
+            tail.last = batch.take_records(&mut body, &mut stretch).is_ok().then_some(stretch);
         }
         tail
     }
@@ -236,16 +237,6 @@ impl Tail {
             segment.head.first,
         );
     }
-}
-
-/// A batch whose body was found to be whole.
-fn stretch_of(batch: &BatchHead, body: &mut Vec<u8>) -> Option<Stretch> {
-    let mut ends = Vec::new();
-    let (records, encoded) = batch.check_body(body).ok()?;
-    take_ends(encoded, records.len(), &mut ends).ok()?;
-    body.truncate(batch.bytes as usize);
-    let records = std::mem::take(body);
-    Some(Stretch { first: batch.first, lost: batch.lost, lost_time: batch.lost_time, records, ends })
 }
 
 fn damaged(common: &Common, segment: &OpenSegment, at: u64, error: &dyn std::fmt::Display) {

@@ -126,7 +126,7 @@ impl OpenSegment {
         Ok(head)
     }
 
-    /// Reads records, ends and checksum of the batch at `at` into `buffer`.
+    /// Reads body and checksum of the batch at `at` into `buffer`.
     pub(crate) fn body(
         &self,
         at: u64,

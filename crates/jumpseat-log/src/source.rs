@@ -22,8 +22,9 @@ use pcp_event::log::{MAX_LOSS, MAX_SEQ, Stretch};
 use pcp_files::{Ahead, DiskFile};
 use pcp_model::{Inst, Timestamp};
 
+use crate::body::Body;
 use crate::common::{Beyond, Common, SyncMode};
-use crate::format::{BATCH_HEAD, BatchHead, Head, MAX_CHANGES, put_ends};
+use crate::format::{BATCH_HEAD, BatchHead, Head, MAX_CHANGES};
 use crate::recover::Found;
 use crate::segment::{Segment, memory_name, segment_name};
 use crate::state::{Mark, State, put_changes};
@@ -110,7 +111,6 @@ struct Tail {
     /// A file says that numbers were given to records in memory only.
     in_memory: bool,
     head: Vec<u8>,
-    ends: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -378,7 +378,11 @@ impl SourceLog {
             return false;
         }
         tail.encode(head, own, entry);
-        match self.try_write(tail, head, entry) {
+        let mut body = self.common.body();
+        head.body = body.fill(entry.batch);
+        let tried = self.try_write(tail, head, entry, &body);
+        self.common.done_with(body);
+        match tried {
             Ok(()) => {
                 if tail.failing.take().is_some() {
                     tracing::warn!("the log of {}: is on disk again", tail.name);
@@ -400,13 +404,19 @@ impl SourceLog {
         }
     }
 
-    fn try_write(&self, tail: &mut Tail, head: &mut BatchHead, entry: &Entry<'_>) -> io::Result<()> {
+    fn try_write(
+        &self,
+        tail: &mut Tail,
+        head: &mut BatchHead,
+        entry: &Entry<'_>,
+        body: &Body,
+    ) -> io::Result<()> {
         let len = head.len() as u64;
         let segment = self.common.limits.segment;
         if tail.active.as_ref().is_none_or(|active| active.is_full(len, segment)) {
             self.begin_segment(tail)?;
         }
-        let Tail { active: Some(active), head: bytes, ends, .. } = tail else { return Ok(()) };
+        let Tail { active: Some(active), head: bytes, .. } = tail else { return Ok(()) };
         // Nobody else writes here. Who has cut the file short, or taken its name away, has taken what was in it.
         if active.file.extent()? != (active.at, true) {
             return Err(io::Error::other("another process has changed or removed the file"));
@@ -414,9 +424,9 @@ impl SourceLog {
         let most = active.start + segment + active.beyond.bytes;
         active.ahead.reserve(&*active.file, active.at, active.at + len, most);
         head.seal(bytes, active.salt);
-        let crc = head.body_crc(entry.batch.bytes(), ends);
-        ends.extend_from_slice(&crc.to_be_bytes());
-        active.file.write_at(&[bytes, entry.batch.bytes(), ends], active.at)?;
+        let [records, rest] = body.parts(entry.batch);
+        let crc = head.body_crc(&[records, rest]).to_be_bytes();
+        active.file.write_at(&[bytes, records, rest, &crc], active.at)?;
         active.at += len;
         active.batches += 1;
         active.is_dirty = true;
@@ -570,11 +580,10 @@ impl Tail {
             failing: None,
             in_memory: false,
             head: Vec::new(),
-            ends: Vec::new(),
         }
     }
 
-    /// Fills the buffers with what goes before and behind the records.
+    /// Fills the buffer with what goes before the body.
     fn encode(&mut self, head: &mut BatchHead, own: &[(u32, u64)], entry: &Entry<'_>) {
         self.head.clear();
         self.head.resize(BATCH_HEAD, 0);
@@ -587,7 +596,5 @@ impl Tail {
         head.changes = (self.head.len() - BATCH_HEAD) as u32;
         head.records = entry.batch.len() as u32;
         head.bytes = entry.batch.bytes().len() as u32;
-        self.ends.clear();
-        put_ends(&mut self.ends, entry.batch.ends());
     }
 }

@@ -8,7 +8,7 @@ use support::SimulatedDisk;
 
 use crate::seen::{self, Entry};
 
-const LIMITS: Limits = Limits { source: 1 << 20, total: 1 << 20, segment: 700, sync: SyncMode::Never };
+const LIMITS: Limits = Limits { source: 1 << 20, total: 1 << 20, segment: 600, sync: SyncMode::Never };
 
 fn open(disk: &SimulatedDisk) -> LogDir {
     LogDir::on(Arc::new(disk.clone()), 400, [1; 16], LIMITS).expect("a disk in memory")

@@ -1,5 +1,6 @@
 //! What `jumpseat-log` promises, seen from outside.
 
+mod bodies;
 mod crash;
 mod damage;
 mod failing;

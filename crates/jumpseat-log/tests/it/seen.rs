@@ -8,6 +8,7 @@ use pcp_event::log::{Recall, Stretch};
 use pcp_event::pack::{EventFlags, Param};
 use pcp_model::{Pmid, Timestamp};
 use std::sync::Arc;
+use support::random::Random;
 
 /// An entry of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,11 +21,12 @@ pub(crate) enum Entry {
     Gone,
 }
 
-/// A batch of records with these times, each with so many bytes of text.
+/// A batch of records with these times, each with so many bytes of text that no other one has.
 pub(crate) fn batch(times: impl IntoIterator<Item = u64>, text: usize) -> Batch {
     let mut batch = Batch::default();
-    let text = vec![b'x'; text];
     for time in times {
+        let mut random = Random::new(time, 1);
+        let text: Vec<u8> = (0..text).map(|_| random.word() as u8).collect();
         let mut record = batch.record(Timestamp::new(time as i64, 0), EventFlags::POINT);
         record.param(Pmid::new(400, 16, 1), Param::String(&text));
         record.commit().expect("it is short");
