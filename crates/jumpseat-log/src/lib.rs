@@ -20,6 +20,8 @@ mod delta;
 mod dir;
 mod fetcher;
 mod format;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod inspect;
 mod reader;
 mod recover;
