@@ -4,7 +4,7 @@
 //! ([`crate::fetcher`]), and is asked for again. A few segments of a source are open at a time, and the ones behind them, as
 //! cursors may be in different ones; each gets on, however many there are.
 //!
-//! **Cost:** a batch of 64 KiB is two reads and a checksum over it, some 15 µs. Finding a place in a segment goes from batch to
+//! **Cost:** a batch is two reads, a checksum over what they give and what [`crate::delta`] takes: some 12 µs for 64 KiB of records. Finding a place in a segment goes from batch to
 //! batch, a read each, at most [`HOPS`] at a time; where it has been is remembered.
 
 use std::io;
