@@ -6,7 +6,7 @@
 //! that is dropped leaves no trace.
 //!
 //! **Cost:** no allocation once the two vectors have grown; a parameter is one check for room and one copy of its bytes, 2 ns for a
-//! number. 4 bytes of index a record.
+//! number. 4 bytes of index a record. What the next record will be written to is fetched when one is committed.
 
 use byteorder::{BigEndian, ByteOrder};
 use thiserror::Error;
@@ -22,6 +22,11 @@ pub const MAX_BATCH: usize = 16 * 1024 * 1024;
 
 /// Offset of the parameter count in a HIGHRES record.
 const NPARAMS: usize = ArrayKind::HighRes.flags_offset() + 4;
+
+/// Bytes that a processor fetches at once.
+const LINE: usize = 64;
+/// Most of them for the next record.
+const EXPECTED_LINES: usize = 4;
 
 /// Packed HIGHRES records in network byte order, in the order they were committed.
 #[derive(Debug, Default)]
@@ -223,6 +228,16 @@ impl Batch {
         &mut self.bytes[at..at + len]
     }
 
+    /// Has the processor fetch what the next record will be written to, if that is as long as this one. Where sources take turns it comes
+    /// after many others, and stores to memory that is nowhere near hold up all that is behind them: a quarter of what an event costs then.
+    #[inline]
+    fn expect(&self, end: usize, len: usize) {
+        for line in 1..=(len / LINE + 1).min(EXPECTED_LINES) {
+            let Some(byte) = self.bytes.get(end + line * LINE) else { return };
+            prefetch_for_write(byte);
+        }
+    }
+
     #[cold]
     fn grow(&mut self, needed: usize) {
         self.bytes.resize(needed.max(2 * self.bytes.len()), 0);
@@ -316,11 +331,25 @@ impl RecordWriter<'_> {
             self.batch.latest = Some(self.time);
         }
         self.batch.flags |= self.flags;
+        self.batch.expect(end, self.len);
         // As if it were too large already: what comes now is refused.
         self.len = MAX_RECORD + 1;
         Ok(self.batch)
     }
 }
+
+#[inline]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+fn prefetch_for_write(byte: &u8) {
+    // SAFETY: a hint, which changes neither memory nor registers. Processors that do not know it pass over it.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) byte, options(nostack, preserves_flags, readonly));
+    }
+}
+
+#[inline]
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+fn prefetch_for_write(_: &u8) {}
 
 /// The time of a packed HIGHRES record in network byte order.
 pub fn record_time(record: &[u8]) -> Timestamp {
