@@ -3,8 +3,8 @@
 //! are many sources, batches are small and many, and to take their memory from the allocator and give it back on another thread
 //! is nearly a tenth of all.
 //!
-//! **Bounds:** [`LARGE`] large batches a thread and [`SMALL`] small ones of 4 KiB at most, and none once there is nothing more to
-//! hand over.
+//! **Bounds:** [`LARGE`] large batches a thread, [`MIDDLE`] of up to 32 KiB and [`SMALL`] of up to 4 KiB, and none once there is nothing more
+//! to hand over.
 
 use std::sync::Arc;
 
@@ -14,12 +14,15 @@ use pcp_event::batch::Batch;
 
 /// Most large batches that wait.
 const LARGE: usize = 4;
+/// Most that are neither.
+const MIDDLE: usize = 128;
 /// Most small ones.
 const SMALL: usize = 256;
 /// Batches of this size are large.
 const MIN_LARGE: usize = 32 * 1024;
-/// Those up to this one are small. What is between holds so many records that new memory is next to nothing for each, and is not so
-/// large that it is taken from the system anew.
+/// What the lengths of others are multiples of.
+const STEP: usize = 1024;
+/// Those up to this one are small.
 const MAX_SMALL: usize = 4 * 1024;
 
 /// Where the core gives batches back.
@@ -30,18 +33,31 @@ pub struct Spares(Arc<Waiting>);
 #[derive(Debug)]
 struct Waiting {
     large: (Sender<Batch>, Receiver<Batch>),
-    /// Takes memory as it fills: most threads have few sources.
+    // These take memory as they fill: most threads have few sources.
+    middle: (Sender<Batch>, Receiver<Batch>),
     small: (Sender<Batch>, Receiver<Batch>),
+}
+
+impl Waiting {
+    /// Where batches of so many bytes wait, and how many of them at most.
+    fn of(&self, bytes: usize) -> (&(Sender<Batch>, Receiver<Batch>), usize) {
+        if bytes <= MAX_SMALL {
+            (&self.small, SMALL)
+        } else if bytes < MIN_LARGE {
+            (&self.middle, MIDDLE)
+        } else {
+            (&self.large, LARGE)
+        }
+    }
 }
 
 impl Spares {
     /// Gives back what is left of a batch. Never waits.
     pub fn give_back(&self, batch: Batch) {
+        let ((back, _), most) = self.0.of(batch.capacity());
         // If there are enough the memory is freed.
-        match batch.capacity() {
-            MIN_LARGE.. => _ = self.0.large.0.try_send(batch),
-            1..=MAX_SMALL if self.0.small.0.len() < SMALL => _ = self.0.small.0.try_send(batch),
-            _ => {}
+        if batch.capacity() > 0 && back.len() < most {
+            _ = back.try_send(batch);
         }
     }
 }
@@ -52,7 +68,7 @@ pub(crate) struct Shelf(Spares);
 
 impl Shelf {
     pub(crate) fn new() -> Shelf {
-        Shelf(Spares(Arc::new(Waiting { large: bounded(LARGE), small: unbounded() })))
+        Shelf(Spares(Arc::new(Waiting { large: bounded(LARGE), middle: unbounded(), small: unbounded() })))
     }
 
     pub(crate) fn spares(&self) -> Spares {
@@ -61,12 +77,9 @@ impl Shelf {
 
     /// An empty batch for so many bytes.
     pub(crate) fn batch(&self, bytes: usize) -> Batch {
-        let Waiting { large, small } = &*self.0.0;
-        let returned = match bytes {
-            MIN_LARGE.. => &large.1,
-            ..=MAX_SMALL => &small.1,
-            _ => return Batch::with_capacity(bytes),
-        };
+        // A source's batches are about as long as each other: this way most of those that come back fit.
+        let bytes = if bytes <= MAX_SMALL { bytes } else { bytes.next_multiple_of(STEP) };
+        let ((_, returned), _) = self.0.0.of(bytes);
         // One that would have to grow is not worth it.
         let fits = returned.try_iter().find(|batch| batch.capacity() >= bytes);
         fits.unwrap_or_else(|| Batch::with_capacity(bytes))
@@ -74,8 +87,8 @@ impl Shelf {
 
     /// Frees what waits.
     pub(crate) fn clear(&self) {
-        let Waiting { large, small } = &*self.0.0;
-        large.1.try_iter().chain(small.1.try_iter()).for_each(drop);
+        let Waiting { large, middle, small } = &*self.0.0;
+        [large, middle, small].into_iter().flat_map(|(_, returned)| returned.try_iter()).for_each(drop);
     }
 }
 
@@ -93,15 +106,16 @@ mod tests {
             spares.give_back(Batch::with_capacity(2 * MAX_SMALL));
             spares.give_back(Batch::default());
         }
-        let waiting = || (shelf.0.0.large.1.len(), shelf.0.0.small.1.len());
-        assert_eq!(waiting(), (LARGE, SMALL));
+        let waiting =
+            || [&shelf.0.0.large, &shelf.0.0.middle, &shelf.0.0.small].map(|(_, returned)| returned.len());
+        assert_eq!(waiting(), [LARGE, MIDDLE, SMALL]);
         assert_eq!(shelf.batch(200).capacity(), 2000, "a small one for a small one");
         assert_eq!(shelf.batch(MIN_LARGE).capacity(), 2 * MIN_LARGE);
-        assert_eq!(shelf.batch(2 * MAX_SMALL).capacity(), 2 * MAX_SMALL, "what is between is new");
-        assert_eq!(waiting(), (LARGE - 1, SMALL - 1));
+        assert_eq!(shelf.batch(MAX_SMALL + 1).capacity(), 2 * MAX_SMALL, "and one between for one between");
+        assert_eq!(waiting(), [LARGE - 1, MIDDLE - 1, SMALL - 1]);
         assert_eq!(shelf.batch(3 * MIN_LARGE).capacity(), 3 * MIN_LARGE, "none has room for so much");
         shelf.clear();
-        assert_eq!(waiting(), (0, 0));
+        assert_eq!(waiting(), [0, 0, 0]);
         assert_eq!(shelf.batch(MIN_LARGE).capacity(), MIN_LARGE);
     }
 }
