@@ -4,8 +4,8 @@
 //! ([`crate::fetcher`]), and is asked for again. A few segments of a source are open at a time, and the ones behind them, as
 //! cursors may be in different ones; each gets on, however many there are.
 //!
-//! **Cost:** a batch is two reads, a checksum over what they give and what [`crate::delta`] takes: some 12 µs for 64 KiB of records. Finding a place in a segment goes from batch to
-//! batch, a read each, at most [`HOPS`] at a time; where it has been is remembered.
+//! **Cost:** a batch is two reads, a checksum over what they give and what [`crate::delta`] takes: some 12 µs for 64 KiB of records.
+//! Finding a place in a segment goes from batch to batch, a read each, at most [`HOPS`] at a time; where it has been is remembered.
 
 use std::io;
 use std::sync::Arc;
@@ -42,7 +42,6 @@ pub struct Reader {
     coming: Vec<Coming>,
     requests: u64,
     head: Vec<u8>,
-    body: Vec<u8>,
 }
 
 /// A segment that is being opened.
@@ -116,15 +115,7 @@ impl History for Reader {
 
 impl Reader {
     pub(crate) fn new(log: Arc<SourceLog>, fetcher: Fetcher) -> Reader {
-        Reader {
-            log,
-            fetcher,
-            open: Vec::new(),
-            coming: Vec::new(),
-            requests: 0,
-            head: Vec::new(),
-            body: Vec::new(),
-        }
+        Reader { log, fetcher, open: Vec::new(), coming: Vec::new(), requests: 0, head: Vec::new() }
     }
 
     /// The segment that an entry must be in, and the one behind it.
@@ -202,7 +193,7 @@ impl Reader {
 
     /// Reads the batch with an entry.
     fn read_in(&mut self, segment: &Segment, seq: u64, stretch: &mut Stretch) -> Result<Recall, ReadError> {
-        let Reader { open, fetcher, head, body, .. } = self;
+        let Reader { open, fetcher, head, .. } = self;
         let Some(open) = open.last_mut() else { return Ok(Recall::Later) };
         if !open.has_come() {
             return Ok(Recall::Later);
@@ -212,9 +203,11 @@ impl Reader {
             Place::Gap(to, time) => return Ok(Recall::Lost { to, time }),
             Place::Further => return Ok(Recall::Later),
         };
-        let read = open.segment.body(at, &batch, body, open.patience);
+        // There is a reader for each source: what is only for a moment is not kept for all of them.
+        let mut body = Vec::new();
+        let read = open.segment.body(at, &batch, &mut body, open.patience);
         open.waiting(read, at, fetcher)?;
-        if let Err(damage) = batch.take_records(body, stretch) {
+        if let Err(damage) = batch.take_records(&mut body, stretch) {
             self.damaged(segment, &damage);
             return Ok(Recall::Lost { to: batch.end(), time: batch.time });
         }
