@@ -7,9 +7,10 @@
 //! **When the disk fails** the log goes on: numbers are given and records handed on, only not written. After a while, with the
 //! next batch, a new segment is tried. What was not written is missing between two segments, and missed by who reads there.
 //!
-//! **Cost:** a batch is what [`crate::delta`] takes for its records, one `fstat`, one `pwritev` and a checksum over what is written; nothing is
-//! allocated. 15 µs for 64 KiB of records on ext4, half of it the page cache's for the quarter that is left of them. A source that writes much has room set aside for what comes next, up to 1 MiB and never
-//! more than its newest segment has: a quarter of what `pwritev` takes otherwise is ext4 finding room block by block.
+//! **Cost:** a batch is what [`crate::delta`] takes for its records, one `fstat`, one `pwritev` and a checksum over what is written; nothing
+//! is allocated. 15 µs for 64 KiB of records on ext4, half of it the page cache's for the quarter that is left of them. A source that
+//! writes much has room set aside for what comes next, up to 1 MiB and never more than its newest segment has: a quarter of what `pwritev`
+//! takes otherwise is ext4 finding room block by block.
 
 use std::collections::VecDeque;
 use std::io;

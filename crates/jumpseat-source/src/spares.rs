@@ -20,10 +20,10 @@ const MIDDLE: usize = 128;
 const SMALL: usize = 256;
 /// Batches of this size are large.
 const MIN_LARGE: usize = 32 * 1024;
-/// What the lengths of others are multiples of.
-const STEP: usize = 1024;
 /// Those up to this one are small.
 const MAX_SMALL: usize = 4 * 1024;
+/// What the lengths of others are multiples of.
+const STEP: usize = 1024;
 
 /// Where the core gives batches back.
 #[derive(Clone, Debug)]
