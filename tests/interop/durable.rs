@@ -234,11 +234,11 @@ fn a_full_disk_is_told_and_left_and_come_back_to() {
     let state = || value(&agent, "jumpseat.log.state", SOURCE);
     assert_eq!(state(), "\"disk\"");
     // Many times what there is room for.
-    for part in 1..10 {
+    for part in 1..50 {
         send(&seat, part * 1000..(part + 1) * 1000);
     }
     assert_eq!(state(), "\"memory: the disk does not take them\"");
-    assert_eq!(value(&agent, "jumpseat.source.received", SOURCE), "10000");
+    assert_eq!(value(&agent, "jumpseat.source.received", SOURCE), "50000");
     assert_eq!(value(&agent, "jumpseat.source.missed", SOURCE), "0");
     assert!(agent.process.text().contains("the log of test: goes on in memory: No space left on device"));
     // What is on disk is whole, but for what was being written when there was no room.
@@ -258,7 +258,7 @@ fn a_full_disk_is_told_and_left_and_come_back_to() {
     assert_eq!(damage.count(), 1, "{verified}");
     // With room again it comes back by itself, a moment later.
     fs::remove_file(&ballast).expect("it is there");
-    let mut next = 10_000;
+    let mut next = 50_000;
     eventually("the disk is used again", || {
         send(&seat, next..next + 1);
         next += 1;
