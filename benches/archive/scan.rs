@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use jumpseat::archive::{Archive, Found, Record, Step, Stretch};
 use jumpseat::pdu::ValueRef;
-use nix::time::{ClockId, clock_gettime};
 use support::CPeer;
 
-use crate::common::clock::children_cpu;
+use crate::common::clock::{children_cpu, thread_cpu};
 use crate::common::{Figure, Goal, Row, Times, floor, race, rounds};
 use crate::made::START;
 use crate::{GOAL, ORACLE, answer, cpu};
@@ -117,11 +116,6 @@ fn in_threads(name: &str, count: usize) -> (u64, Duration) {
             (sum.wrapping_add(its), longest.max(took))
         })
     })
-}
-
-/// Processor time of this thread.
-fn thread_cpu() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).expect("threads have a clock")
 }
 
 /// Two threads against one, in processor time of the one that needs longest: what a core each gives, whoever else is there.

@@ -2,8 +2,10 @@
 //! archives.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value as Json, json};
@@ -37,7 +39,13 @@ impl Host {
 #[track_caller]
 pub(crate) fn web_on(dir: &Path, hosts: &[&Host], more: &[&str]) -> Web {
     let names: Vec<String> = hosts.iter().map(|host| host.pmcd.inet()).collect();
-    let words = names.iter().flat_map(|name| ["-h", name]).chain(more.iter().copied());
+    web_to(dir, &names.iter().map(String::as_str).collect::<Vec<_>>(), more)
+}
+
+/// The same, on the collectors at these addresses.
+#[track_caller]
+fn web_to(dir: &Path, addresses: &[&str], more: &[&str]) -> Web {
+    let words = addresses.iter().flat_map(|address| ["-h", address]).chain(more.iter().copied());
     let web = Web::start(dir, &words.collect::<Vec<_>>());
     let mut told = Json::Null;
     let reached = wait_until(Duration::from_secs(20), || {
@@ -343,6 +351,79 @@ fn a_collector_that_dies_and_comes_back_is_followed_on() {
         let trace = web.json(&format!("/api/traces/t-{name}"));
         assert_eq!(trace["data"][0]["spans"].as_array().map(Vec::len), Some(1), "each once: {trace}");
         assert_eq!(trace["data"][0]["spans"][0]["warnings"], Json::Null);
+    }
+}
+
+/// A way to a collector on which a connection ends at a request, once: at the first from now on, or so many further.
+struct Way {
+    address: String,
+    /// Requests until then; 0 if none is to end.
+    left: Arc<AtomicUsize>,
+}
+
+impl Way {
+    fn to(collector: &str) -> Way {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("there are ports");
+        let address = listener.local_addr().expect("it listens").to_string();
+        let (left, collector) = (Arc::new(AtomicUsize::new(0)), collector.to_owned());
+        let way = Way { address, left: Arc::clone(&left) };
+        std::thread::spawn(move || {
+            for client in listener.incoming().map(|client| client.expect("nothing is wrong with it")) {
+                let (collector, left) = (TcpStream::connect(&collector), Arc::clone(&left));
+                let Ok(collector) = collector else { continue };
+                let (mut answers, mut to) =
+                    (collector.try_clone().expect("a copy"), client.try_clone().expect("a copy"));
+                std::thread::spawn(move || _ = std::io::copy(&mut answers, &mut to));
+                std::thread::spawn(move || requests(&client, &collector, &left));
+            }
+        });
+        way
+    }
+}
+
+/// Hands on requests until one of them, or the client, ends the connection.
+fn requests(mut client: &TcpStream, mut collector: &TcpStream, left: &AtomicUsize) {
+    let mut length = [0; 4];
+    while client.read_exact(&mut length).is_ok() {
+        let mut request = vec![0; u32::from_be_bytes(length) as usize];
+        request[..4].copy_from_slice(&length);
+        if client.read_exact(&mut request[4..]).is_err() {
+            break;
+        }
+        let before = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        if before == Ok(1) || collector.write_all(&request).is_err() {
+            break;
+        }
+    }
+    // Whichever of them is gone already.
+    _ = client.shutdown(Shutdown::Both);
+    _ = collector.shutdown(Shutdown::Both);
+}
+
+#[test]
+fn records_come_once_wherever_a_connection_ends() {
+    let dir = temp_dir();
+    let host = Host::start("web1");
+    let ways: Vec<Way> = (0..8).map(|_| Way::to(&host.pmcd.inet())).collect();
+    let webs: Vec<Web> = ways.iter().map(|way| web_to(dir.path(), &[way.address.as_str()], &[])).collect();
+    let span = |name: &str| {
+        let ids = format!("\"trace_id\":\"t-{name}\",\"span_id\":\"{name}\"");
+        line("start", now(), &format!("{ids},\"type\":\"{name}\"")) + &line("end", now() + 1, &ids)
+    };
+    for (at, way) in (1..).zip(&ways) {
+        way.left.store(at, Ordering::SeqCst);
+    }
+    host.seat.feed(["--source", "app"], &span("first")).ok();
+    for (way, web) in ways.iter().zip(&webs) {
+        eventually("its connection has ended", || (way.left.load(Ordering::SeqCst) == 0).then_some(()));
+        host.seat.feed(["--source", "app"], &span("second")).ok();
+        let operations = || web.json("/api/services/app/operations")["data"].clone();
+        eventually("both", || (operations() == json!(["first", "second"])).then_some(()));
+    }
+    for (at, web) in (1..).zip(&webs) {
+        let trace = web.json("/api/traces/t-first");
+        let spans = trace["data"][0]["spans"].as_array().map(Vec::len);
+        assert_eq!(spans, Some(1), "where it ends at request {at}: {trace}");
     }
 }
 

@@ -5,6 +5,7 @@
 //! with its number. Of agents without positions it has what came while there was a connection.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -169,6 +170,33 @@ struct Position {
     instances: BTreeMap<Inst, String>,
 }
 
+impl Position {
+    /// The positions in an answer, by the names of instances.
+    fn reached(
+        &mut self,
+        context: &mut Context,
+        fetched: &Fetched,
+    ) -> Result<Vec<(String, String)>, ClientError> {
+        let Some(values) = fetched.find(self.desc.pmid).and_then(|set| set.values.ok()) else {
+            return Ok(Vec::new());
+        };
+        let mut reached = Vec::with_capacity(values.len());
+        for (inst, value) in values.iter() {
+            let Ok(text) = value.text() else { continue };
+            let name = match self.instances.entry(inst) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(unknown) => match context.instance_name(self.desc.indom, inst) {
+                    Ok(name) => unknown.insert(name),
+                    Err(ClientError::Pcp(_)) => continue,
+                    Err(error) => return Err(error),
+                },
+            };
+            reached.push((name.clone(), String::from_utf8_lossy(text).into_owned()));
+        }
+        Ok(reached)
+    }
+}
+
 impl Follower {
     fn is_stopped(&self, within: Duration) -> bool {
         self.stopped.recv_timeout(within) != Err(RecvTimeoutError::Timeout)
@@ -222,7 +250,7 @@ impl Follower {
             if changes.contains(StateChange::LABELS) {
                 readers.iter_mut().for_each(Reader::forget);
             }
-            let mut came = 0;
+            let (mut records, mut malformed) = (Vec::new(), 0);
             for reader in &mut readers {
                 let Some(values) = fetched.find(reader.pmid).and_then(|set| set.values.ok()) else {
                     continue;
@@ -231,9 +259,20 @@ impl Follower {
                 if is_new && positions.iter().any(|position| position.records == reader.pmid) {
                     continue;
                 }
-                let mut records = Vec::new();
-                let malformed = reader.read(context, values, &mut |record| records.push(record))?;
-                came += records.len();
+                malformed += reader.read(context, values, &mut |record| records.push(record))?;
+            }
+            let mut reached = Vec::new();
+            if !is_new {
+                for position in &mut positions {
+                    reached.push((position.name, position.reached(context, &fetched)?));
+                }
+            }
+            // Records and the positions behind them together, or none: if the connection ends in between they come again.
+            for (name, instances) in reached {
+                self.positions.entry(name).or_default().extend(instances);
+            }
+            let came = records.len();
+            {
                 let mut state = self.followed.lock();
                 state.malformed += malformed;
                 records.into_iter().for_each(|record| state.ring.push(record));
@@ -244,9 +283,6 @@ impl Follower {
             if is_new {
                 return Ok(false);
             }
-            for position in &mut positions {
-                self.remember(context, position, &fetched)?;
-            }
             if self.is_stopped(if came >= MANY { Duration::ZERO } else { EVERY }) {
                 return Ok(true);
             }
@@ -254,40 +290,6 @@ impl Follower {
                 return Ok(false);
             }
         }
-    }
-
-    /// Keeps the positions of an answer.
-    fn remember(
-        &mut self,
-        context: &mut Context,
-        position: &mut Position,
-        fetched: &Fetched,
-    ) -> Result<(), ClientError> {
-        let Some(values) = fetched.find(position.desc.pmid).and_then(|set| set.values.ok()) else {
-            return Ok(());
-        };
-        let kept = self.positions.entry(position.name).or_default();
-        for (inst, value) in values.iter() {
-            let Ok(text) = value.text() else { continue };
-            if !position.instances.contains_key(&inst) {
-                let name = match context.instance_name(position.desc.indom, inst) {
-                    Ok(name) => name,
-                    Err(ClientError::Pcp(_)) => continue,
-                    Err(error) => return Err(error),
-                };
-                position.instances.insert(inst, name);
-            }
-            let Some(name) = position.instances.get(&inst) else { continue };
-            let text = String::from_utf8_lossy(text);
-            match kept.get_mut(name) {
-                Some(known) if *known == text => {}
-                Some(known) => *known = text.into_owned(),
-                None => {
-                    kept.insert(name.clone(), text.into_owned());
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Has the agent go on where it was, and of sources that were not there then, in the past.
