@@ -404,7 +404,7 @@ fn requests(mut client: &TcpStream, mut collector: &TcpStream, left: &AtomicUsiz
 fn records_come_once_wherever_a_connection_ends() {
     let dir = temp_dir();
     let host = Host::start("web1");
-    let ways: Vec<Way> = (0..8).map(|_| Way::to(&host.pmcd.inet())).collect();
+    let ways: Vec<Way> = (0..16).map(|_| Way::to(&host.pmcd.inet())).collect();
     let webs: Vec<Web> = ways.iter().map(|way| web_to(dir.path(), &[way.address.as_str()], &[])).collect();
     let span = |name: &str| {
         let ids = format!("\"trace_id\":\"t-{name}\",\"span_id\":\"{name}\"");
