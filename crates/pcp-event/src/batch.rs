@@ -26,7 +26,7 @@ const NPARAMS: usize = ArrayKind::HighRes.flags_offset() + 4;
 /// Bytes that a processor fetches at once.
 const LINE: usize = 64;
 /// Most of them for the next record.
-const EXPECTED_LINES: usize = 4;
+const LINES_AHEAD: usize = 4;
 
 /// Packed HIGHRES records in network byte order, in the order they were committed.
 #[derive(Debug, Default)]
@@ -231,8 +231,8 @@ impl Batch {
     /// Has the processor fetch what the next record will be written to, if that is as long as this one. Where sources take turns it comes
     /// after many others, and stores to memory that is nowhere near hold up all that is behind them: a quarter of what an event costs then.
     #[inline]
-    fn expect(&self, end: usize, len: usize) {
-        for line in 1..=(len / LINE + 1).min(EXPECTED_LINES) {
+    fn fetch_ahead(&self, end: usize, len: usize) {
+        for line in 1..=(len / LINE + 1).min(LINES_AHEAD) {
             let Some(byte) = self.bytes.get(end + line * LINE) else { return };
             prefetch_for_write(byte);
         }
@@ -331,7 +331,7 @@ impl RecordWriter<'_> {
             self.batch.latest = Some(self.time);
         }
         self.batch.flags |= self.flags;
-        self.batch.expect(end, self.len);
+        self.batch.fetch_ahead(end, self.len);
         // As if it were too large already: what comes now is refused.
         self.len = MAX_RECORD + 1;
         Ok(self.batch)

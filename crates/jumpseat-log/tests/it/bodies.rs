@@ -33,10 +33,10 @@ fn requests(numbers: std::ops::Range<u64>) -> Batch {
     batch
 }
 
-/// The records from number `from` to the end, as a reader gets them.
-fn records(logs: &LogDir, log: &Arc<SourceLog>, from: u64) -> Vec<u8> {
+/// All records, as a reader gets them.
+fn records(logs: &LogDir, log: &Arc<SourceLog>) -> Vec<u8> {
     let (mut history, mut stretch) = (logs.history(log), Stretch::default());
-    let (mut records, mut seq) = (Vec::new(), from);
+    let (mut records, mut seq) = (Vec::new(), 0);
     while seq < log.next() {
         match history.read(seq, &mut stretch) {
             Recall::Found => {
@@ -75,7 +75,7 @@ fn records_alike_take_a_fraction_of_their_bytes_and_are_read_as_they_were() {
     let logs = LogDir::open(dir.path(), 400, LIMITS).expect("it is ours");
     let _fetching = logs.fetch_thread().expect("there are threads");
     let log = logs.source(0, "shop");
-    assert!(records(&logs, &log, 0) == whole);
+    assert!(records(&logs, &log) == whole);
 
     let (mut inspected, mut count) = (Vec::new(), 0);
     for name in inspect::segments(dir.path()).expect("it is there").0 {
@@ -111,10 +111,10 @@ fn files_of_version_1_are_read_and_gone_on_from() {
     let log = logs.source(0, "socket");
     assert_eq!((log.next(), logs.stats().set_aside), (8, 0));
     assert!(log.newest().is_some_and(|newest| newest.first == 4 && newest.records == whole[448..]));
-    assert!(records(&logs, &log, 0) == whole);
+    assert!(records(&logs, &log) == whole);
     append(&log, &requests(0..30));
     whole.extend_from_slice(requests(0..30).bytes());
-    assert!(records(&logs, &log, 0) == whole);
+    assert!(records(&logs, &log) == whole);
     assert_eq!(log.stats().segments, 2, "a file is never gone on with by another life");
     let report = inspect::segment(dir.path(), NAME, true).expect("it can be read");
     assert_eq!((report.batches, report.records, report.damage.len()), (2, 8, 0));
