@@ -319,6 +319,8 @@ fn index_and_sizes_as_pmdumplog_prints_them() {
             theirs.filter(|line| line.starts_with(|c: char| c.is_ascii_digit())).map(numbers).collect();
         let ours: Vec<Vec<i64>> = archive
             .index()
+            .expect("it is there")
+            .iter()
             .map(|entry| vec![i64::from(entry.volume as i32), entry.meta as i64, entry.data as i64])
             .collect();
         assert_eq!(theirs, ours, "{name}");

@@ -1,5 +1,7 @@
 //! Reading a record's fields from front to back.
 
+use std::ffi::CStr;
+
 use pcp_model::Timestamp;
 
 /// The stamps of archive versions 2 and 3 (`docs/pcp/archive.md` 3).
@@ -73,6 +75,12 @@ impl<'a> Fields<'a> {
             }
         })
     }
+}
+
+/// What is in front of the first NUL, or all. Texts are short here: to find out which vector instructions there are, as crates do that are
+/// faster for long ones, takes a virtual machine a tenth of a millisecond, once, which is a tenth of what starting a tool takes.
+pub(super) fn until_nul(bytes: &[u8]) -> &[u8] {
+    CStr::from_bytes_until_nul(bytes).map_or(bytes, CStr::to_bytes)
 }
 
 trait PlusNanos {

@@ -134,7 +134,6 @@ fn last_entry(source: &mut MemberReader, label: &LogLabel) -> Result<Option<Time
     let len = index::entry_len(label.stamp()) as u64;
     let entries = source.len()?.saturating_sub(label.len()) / len;
     let Some(before) = entries.checked_sub(1) else { return Ok(None) };
-    let mut last = Vec::new();
-    index::load(&mut last, source, label.len() + before * len, label.stamp())?;
+    let last = index::entries(source, label.len() + before * len, label.stamp())?;
     Ok(last.last().map(|entry| entry.stamp))
 }

@@ -8,6 +8,7 @@
 use super::error::ArchiveError;
 use super::fields::{Fields, Stamp};
 use super::member::MemberReader;
+use super::volumes::{Spot, Volumes};
 use pcp_model::Timestamp;
 
 /// An entry of the index.
@@ -25,26 +26,148 @@ pub struct IndexEntry {
 
 /// Most entries that are read; beyond, positions are found by reading on from the last of them.
 const MAX_ENTRIES: usize = 1 << 20;
+/// Entries looked at at once.
+const AT_ONCE: usize = 256;
 
-/// Adds the entries of an index file from `at` on. Returns where it ended.
-pub(super) fn load(
-    entries: &mut Vec<IndexEntry>,
+/// The temporal index of one archive: looked through when the archive is opened, so that what is wrong with it can be told, and kept
+/// once somebody searches. Most who open an archive never do.
+#[derive(Default)]
+pub(super) struct TemporalIndex {
+    /// What was looked through, and what is kept of it.
+    seen: Walk,
+    kept: Walk,
+    unused: usize,
+    /// Entries that can be searched: times and places grow.
+    known: Vec<(Timestamp, Spot)>,
+}
+
+/// How far an index was walked through.
+#[derive(Clone, Copy, Default)]
+struct Walk {
+    at: u64,
+    entries: usize,
+    /// The last entry that fits into the order.
+    last: Option<(Timestamp, Spot)>,
+}
+
+impl TemporalIndex {
+    /// An index whose entries begin at `first`.
+    pub(crate) fn new(first: u64) -> TemporalIndex {
+        let begin = Walk { at: first, ..Walk::default() };
+        TemporalIndex { seen: begin, kept: begin, ..TemporalIndex::default() }
+    }
+
+    /// How many entries there are.
+    pub(crate) fn len(&self) -> usize {
+        self.seen.entries
+    }
+
+    /// How many of them cannot be searched.
+    pub(crate) fn unused(&self) -> usize {
+        self.unused
+    }
+
+    /// Looks through what has come since the last time. `unfit` is told of the entries that cannot be searched. How many these were.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub(crate) fn look(
+        &mut self,
+        source: &mut MemberReader,
+        volumes: &Volumes,
+        unfit: impl Fn(&IndexEntry),
+    ) -> Result<usize, ArchiveError> {
+        let mut unused = 0;
+        self.seen.on(source, volumes, MAX_ENTRIES, |entry, spot| {
+            if spot.is_none() {
+                unused += 1;
+                unfit(entry);
+            }
+        })?;
+        self.unused += unused;
+        Ok(unused)
+    }
+
+    /// Entries that can be searched, by time. Those that are not kept yet are read with a reader that `open` gives, if it does.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub(crate) fn known(
+        &mut self,
+        volumes: &Volumes,
+        open: impl FnOnce() -> Option<MemberReader>,
+    ) -> Result<&[(Timestamp, Spot)], ArchiveError> {
+        if self.kept.entries < self.seen.entries
+            && let Some(mut source) = open()
+        {
+            let TemporalIndex { seen, kept, unused, known } = self;
+            // As much memory as they take, instead of twice as much again and again: to touch it is what costs.
+            known.reserve_exact((seen.entries - *unused).saturating_sub(known.len()));
+            kept.on(&mut source, volumes, seen.entries, |entry, spot| {
+                known.extend(spot.map(|spot| (entry.stamp, spot)));
+            })?;
+            // Fewer are there only if somebody has taken them away: they are not looked for again.
+            (kept.at, kept.entries) = (seen.at, seen.entries);
+        }
+        Ok(&self.known)
+    }
+}
+
+impl Walk {
+    /// Goes on to the end of the file, up to entry `most` at most. Each is given, with its place if it fits into the order: what does not
+    /// would mislead a search.
+    fn on(
+        &mut self,
+        source: &mut MemberReader,
+        volumes: &Volumes,
+        most: usize,
+        mut each: impl FnMut(&IndexEntry, Option<Spot>),
+    ) -> Result<(), ArchiveError> {
+        let Walk { at, entries, last } = self;
+        let left = most.saturating_sub(*entries);
+        walk(source, at, volumes.stamp(), left, |entry| {
+            let spot = volumes.numbered(entry.volume).map(|volume| Spot { volume, offset: entry.data });
+            let spot = spot.filter(|spot| last.is_none_or(|last| last.0 <= entry.stamp && last.1 <= *spot));
+            *last = spot.map(|spot| (entry.stamp, spot)).or(*last);
+            *entries += 1;
+            each(&entry, spot);
+        })
+    }
+}
+
+/// All entries of an index, which begin at `first`.
+///
+/// # Errors
+/// Those of reading.
+pub(super) fn entries(
     source: &mut MemberReader,
-    mut at: u64,
+    first: u64,
     stamp: Stamp,
-) -> Result<u64, ArchiveError> {
+) -> Result<Vec<IndexEntry>, ArchiveError> {
+    let (mut entries, mut at) = (Vec::new(), first);
+    walk(source, &mut at, stamp, MAX_ENTRIES, |entry| entries.push(entry))?;
+    Ok(entries)
+}
+
+/// Entries from `at` on, and where they end.
+fn walk(
+    source: &mut MemberReader,
+    at: &mut u64,
+    stamp: Stamp,
+    mut most: usize,
+    mut each: impl FnMut(IndexEntry),
+) -> Result<(), ArchiveError> {
     let len = entry_len(stamp);
-    // As much memory as they take, instead of twice as much again and again: to touch it is what costs.
-    if entries.is_empty() {
-        let there = source.plain_len().map_or(0, |end| end.saturating_sub(at) / len as u64);
-        entries.reserve_exact(usize::try_from(there).unwrap_or(MAX_ENTRIES).min(MAX_ENTRIES));
+    loop {
+        let there = source.bytes(*at, AT_ONCE.min(most) * len)?;
+        let whole = there.len() / len;
+        there.chunks_exact(len).filter_map(|bytes| entry(Fields(bytes), stamp)).for_each(&mut each);
+        *at += (whole * len) as u64;
+        most -= whole;
+        if whole == 0 {
+            return Ok(());
+        }
     }
-    while entries.len() < MAX_ENTRIES {
-        let Some(entry) = entry(Fields(source.bytes(at, len)?), stamp) else { break };
-        entries.push(entry);
-        at += len as u64;
-    }
-    Ok(at)
 }
 
 /// Bytes of an entry.

@@ -8,7 +8,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::fields::{Fields, Stamp};
+use super::fields::{Fields, Stamp, until_nul};
 use pcp_model::{InDom, Inst, Timestamp};
 
 /// All records of one instance domain.
@@ -334,8 +334,7 @@ fn strings_of(named: &mut [Named], strings: &[u8]) -> Result<Vec<Kept>, Malforme
         let end = match kept.last() {
             Some(last) if name.start <= last.end => last.end,
             _ => {
-                let rest = strings.get(name.start..).unwrap_or_default();
-                let end = name.start + memchr::memchr(0, rest).unwrap_or(rest.len());
+                let end = name.start + until_nul(strings.get(name.start..).unwrap_or_default()).len();
                 kept.push(Kept { start: name.start, end, at: None });
                 end
             }
@@ -398,8 +397,7 @@ fn changes(before: &[Entry], after: &[Entry]) -> impl Iterator<Item = (Inst, Opt
 }
 
 fn text(names: &[u8], at: u32) -> &[u8] {
-    let name = names.get(at as usize..).unwrap_or(&[]);
-    memchr::memchr(0, name).map_or(name, |end| &name[..end])
+    until_nul(names.get(at as usize..).unwrap_or(&[]))
 }
 
 #[cfg(test)]

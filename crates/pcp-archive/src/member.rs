@@ -121,14 +121,6 @@ impl MemberReader {
         len.map_err(|error| ArchiveError::io(&self.member.path, error))
     }
 
-    /// Length of a file that is not compressed, if the system says it.
-    pub(crate) fn plain_len(&self) -> Option<u64> {
-        match &self.raw {
-            Raw::Plain(file) => file.metadata().ok().map(|metadata| metadata.len()),
-            Raw::Packed(_) => None,
-        }
-    }
-
     /// Bytes that were read or decoded so far, some of them perhaps again and again.
     pub(crate) fn work(&self) -> u64 {
         match &self.raw {

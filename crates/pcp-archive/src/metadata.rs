@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use tracing::trace;
 
 use super::error::{ArchiveError, Attribute, Problem};
-use super::fields::{Fields, Stamp};
+use super::fields::{Fields, Stamp, until_nul};
 use super::indoms::{Head, History};
 use super::labels::Labels;
 use super::member::{MemberReader, WORD};
@@ -282,17 +282,14 @@ impl Metadata {
         for _ in 0..count {
             let len = body.u32().ok_or(BAD)?;
             let name = body.bytes(len as usize).ok_or(BAD)?;
-            let name = &name[..memchr::memchr(0, name).unwrap_or(name.len())];
-            self.names.insert(&String::from_utf8_lossy(name), pmid);
+            self.names.insert(&String::from_utf8_lossy(until_nul(name)), pmid);
         }
         Ok(())
     }
 
     fn add_text(&mut self, mut body: Fields<'_>) -> Option<()> {
         let (bits, ident) = (body.u32()?, body.u32()?);
-        let text = body.0;
-        let end = memchr::memchr(0, text).unwrap_or(text.len());
-        self.texts.insert((bits, ident), text[..end].into());
+        self.texts.insert((bits, ident), until_nul(body.0).into());
         self.text_kinds |= 1 << bits;
         Some(())
     }

@@ -6,7 +6,8 @@
 //!
 //! Invariant: what was decoded in front of a fault is given, and the fault only to who asks for what is behind.
 //!
-//! Cost: memory of `KEPT * PIECE` (16 MiB) and what the decoder needs.
+//! Cost: memory of `KEPT * PIECE` (16 MiB) and what the decoder needs. The memory of a piece that goes is the next one's: to touch new
+//! memory costs as much as half of the decoding.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -41,6 +42,8 @@ pub(super) struct Packed {
     decoder: Option<Decoder>,
     /// By their number.
     pieces: BTreeMap<u64, Piece>,
+    /// Memory for a piece, that none has.
+    spare: Option<Vec<u8>>,
     uses: u64,
     /// Bytes decoded so far, some of them again and again.
     decoded: u64,
@@ -48,8 +51,10 @@ pub(super) struct Packed {
 
 struct Piece {
     last_use: u64,
-    /// Fewer than [`PIECE`] in front of a fault, and at the end of the file.
-    bytes: Box<[u8]>,
+    /// [`PIECE`] of them.
+    bytes: Vec<u8>,
+    /// How many are of the file: fewer in front of a fault, and at the end.
+    len: usize,
     /// Why there are no more.
     fault: Option<Fault>,
 }
@@ -97,6 +102,7 @@ impl Packed {
             len,
             decoder: None,
             pieces: BTreeMap::new(),
+            spare: None,
             uses: 0,
             decoded: 0,
         })
@@ -125,7 +131,7 @@ impl Packed {
     pub(crate) fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<usize> {
         let from = (at % PIECE as u64) as usize;
         let Some(piece) = self.piece(at / PIECE as u64)? else { return Ok(0) };
-        let found = piece.bytes.get(from..).unwrap_or(&[]);
+        let found = piece.bytes.get(from..piece.len).unwrap_or(&[]);
         if let (true, Some(fault)) = (found.is_empty(), &piece.fault) {
             return Err(fault.clone().into());
         }
@@ -166,67 +172,75 @@ impl Packed {
             let skip = (at.next_multiple_of(PIECE as u64) - at) as usize;
             // The part of a piece in front of a seek point's is decoded and dropped: half a piece is of no use.
             let want = if skip > 0 { skip } else { PIECE };
-            let mut bytes = Vec::with_capacity(want);
-            let fault = self.decode(want, &mut bytes).err().map(Fault::from);
+            let mut bytes = self.memory();
+            let (len, done) = self.decode(&mut bytes[..want]);
+            let fault = done.err().map(Fault::from);
             if fault.is_some() {
                 // Where the stream is after an error, nobody knows.
                 self.decoder = None;
             }
-            let ended = bytes.len() < want;
             let current = at / PIECE as u64;
             let is_there = skip == 0 && current >= number;
             if skip == 0 {
-                self.keep(current, bytes, fault.clone());
+                // Each piece decoded on the way is younger than the one before it.
+                self.uses += 1;
+                let piece = Piece { last_use: self.uses, bytes, len, fault: fault.clone() };
+                self.pieces.insert(current, piece);
+            } else {
+                self.spare = Some(bytes);
             }
             match fault {
                 Some(fault) if !is_there => return Err(fault.into()),
-                _ if ended || is_there => break,
+                _ if len < want || is_there => break,
                 _ => {}
             }
         }
         Ok(())
     }
 
-    fn keep(&mut self, number: u64, bytes: Vec<u8>, fault: Option<Fault>) {
-        if self.pieces.len() >= KEPT
-            && let Some(oldest) =
-                self.pieces.iter().min_by_key(|(_, piece)| piece.last_use).map(|(at, _)| *at)
-        {
-            self.pieces.remove(&oldest);
+    /// Memory for one more piece. Where there are as many as are kept, that of the one not used for longest.
+    fn memory(&mut self) -> Vec<u8> {
+        if let Some(spare) = self.spare.take() {
+            return spare;
         }
-        // Each piece decoded on the way is younger than the one before it.
-        self.uses += 1;
-        let (last_use, bytes) = (self.uses, bytes.into_boxed_slice());
-        self.pieces.insert(number, Piece { last_use, bytes, fault });
+        let pieces = self.pieces.iter().filter(|_| self.pieces.len() >= KEPT);
+        let oldest = pieces.min_by_key(|(_, piece)| piece.last_use).map(|(number, _)| *number);
+        let oldest = oldest.and_then(|number| self.pieces.remove(&number));
+        oldest.map_or_else(|| vec![0; PIECE], |piece| piece.bytes)
     }
 
-    /// Appends up to the next `want` bytes; fewer at the end of the file, whose length is known then, and in front of an error.
-    fn decode(&mut self, want: usize, out: &mut Vec<u8>) -> io::Result<()> {
-        while out.len() < want {
+    /// Decodes the next bytes. How many there were: less at the end of the file, whose length is known then, and in front of an error.
+    fn decode(&mut self, out: &mut [u8]) -> (usize, io::Result<()>) {
+        let mut len = 0;
+        while len < out.len() {
             let Some(decoder) = &mut self.decoder else { break };
             let remaining = decoder.stop.map_or(u64::MAX, |stop| stop - decoder.at);
-            let part = remaining.min((want - out.len()) as u64);
-            let before = out.len();
-            let read = append(&mut decoder.stream, part as usize, out);
-            let got = (out.len() - before) as u64;
-            decoder.at += got;
-            self.decoded += got;
-            read?;
+            let part = usize::try_from(remaining).unwrap_or(usize::MAX).min(out.len() - len);
+            let (got, done) = read(&mut decoder.stream, &mut out[len..len + part]);
+            len += got;
+            decoder.at += got as u64;
+            self.decoded += got as u64;
+            if done.is_err() {
+                return (len, done);
+            }
             if got == part && got > 0 {
                 continue;
             }
             let at = decoder.at;
             let next = self.points.partition_point(|point| point.plain <= at).saturating_sub(1);
             let point = self.points[next];
-            if remaining == got && point.plain == at && point.plain_end.is_some_and(|end| end > at) {
+            if remaining == got as u64 && point.plain == at && point.plain_end.is_some_and(|end| end > at) {
                 // The end of a block: the next one has a decoder of its own.
-                self.decoder = Some(self.decoder_at(next)?);
+                match self.decoder_at(next) {
+                    Ok(decoder) => self.decoder = Some(decoder),
+                    Err(error) => return (len, Err(error)),
+                }
             } else {
                 self.len = Some(at);
                 break;
             }
         }
-        Ok(())
+        (len, Ok(()))
     }
 
     fn decoder_at(&self, number: usize) -> io::Result<Decoder> {
@@ -252,24 +266,19 @@ impl Packed {
     }
 }
 
-/// Appends up to `part` bytes, those in front of an error, too.
-fn append(stream: &mut dyn Read, part: usize, out: &mut Vec<u8>) -> io::Result<()> {
-    let (mut at, end) = (out.len(), out.len() + part);
-    out.resize(end, 0);
-    let mut done = Ok(());
-    while at < end {
-        match stream.read(&mut out[at..end.min(at + STEP)]) {
+/// Reads until all of `out` is there, or the stream ends or fails; how many bytes are.
+fn read(stream: &mut dyn Read, out: &mut [u8]) -> (usize, io::Result<()>) {
+    let mut len = 0;
+    while len < out.len() {
+        let end = out.len().min(len + STEP);
+        match stream.read(&mut out[len..end]) {
             Ok(0) => break,
-            Ok(got) => at += got,
+            Ok(got) => len += got,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => {
-                done = Err(error);
-                break;
-            }
+            Err(error) => return (len, Err(error)),
         }
     }
-    out.truncate(at);
-    done
+    (len, Ok(()))
 }
 
 /// A part of a file, read without moving the file's own position.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::{ArchiveError, Problem};
 use super::files::{FileSet, Member};
-use super::index::{self, IndexEntry};
+use super::index::{self, IndexEntry, TemporalIndex};
 use super::label::{LogLabel, Role};
 use super::member::{Frame, MemberReader};
 use super::mended::{self, Mended};
@@ -18,14 +18,12 @@ use tracing::trace;
 pub(super) struct Part {
     /// The name it was asked for by.
     pub name: PathBuf,
-    pub index: Vec<IndexEntry>,
+    /// If it has one.
+    index: Option<TemporalIndex>,
     /// Its records.
     pub volumes: Volumes,
     files: FileSet,
-    /// Which entries of the index can be searched: times and places grow.
-    searched: Vec<u32>,
     meta_at: u64,
-    index_at: u64,
     end: Option<CachedEnd>,
     /// What was done without, that nobody has asked for yet.
     mended: Vec<Mended>,
@@ -65,11 +63,9 @@ impl Part {
         let first = open_member(member, Role::Volume(*number))?;
         let mut part = Part {
             name: name.to_owned(),
-            index: Vec::new(),
+            index: None,
             volumes: Volumes::new(volumes, first),
-            searched: Vec::new(),
             meta_at: 0,
-            index_at: 0,
             end: None,
             mended: Vec::new(),
             size: (0, 0),
@@ -88,8 +84,8 @@ impl Part {
             None => None,
         };
         if let Some(mut index) = index {
-            part.index_at = part.label().len();
-            part.load_index(&mut index)?;
+            part.index = Some(TemporalIndex::new(part.label().len()));
+            part.look_at_index(&mut index)?;
         }
         if meta_label.is_some_and(|label| !label.same_logger(part.label())) {
             return Err(ArchiveError::new(&part.files.meta.path, None, Problem::Label("of another archive")));
@@ -106,10 +102,11 @@ impl Part {
 
     /// What was found, in words.
     fn told(&self) -> String {
-        let index = match &self.files.index {
+        let index = match &self.index {
             None => "no temporal index".to_owned(),
-            Some(_) => {
-                format!("{} entries in the temporal index, {} used", self.index.len(), self.searched.len())
+            Some(index) => {
+                let (entries, used) = (index.len(), index.len() - index.unused());
+                format!("{entries} entries in the temporal index, {used} used")
             }
         };
         format!("archive {}: {} volumes, {index}", self.name.display(), self.volumes.count())
@@ -159,9 +156,8 @@ impl Part {
             }
             if let Some(mut index) =
                 self.files.index.as_ref().and_then(|index| MemberReader::open(index).ok())
-                && self.index_at > 0
             {
-                self.load_index(&mut index)?;
+                self.look_at_index(&mut index)?;
             }
         }
         Ok(grown)
@@ -177,42 +173,54 @@ impl Part {
         self.volumes.label()
     }
 
+    /// All entries of the index, also those that cannot be searched.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub(crate) fn index(&self) -> Result<Vec<IndexEntry>, ArchiveError> {
+        let Some(member) = &self.files.index else { return Ok(Vec::new()) };
+        index::entries(&mut MemberReader::open(member)?, self.label().len(), self.volumes.stamp())
+    }
+
+    /// Entries of the index that can be searched. An index that is not there any more is done without.
+    fn known(&mut self) -> Result<&[(Timestamp, Spot)], ArchiveError> {
+        let Part { index: Some(index), volumes, files, .. } = self else { return Ok(&[]) };
+        index.known(volumes, || files.index.as_ref().and_then(|member| MemberReader::open(member).ok()))
+    }
+
     /// Where in a volume the index knows records, in order.
-    pub(crate) fn known_in(&self, volume: usize) -> impl Iterator<Item = u64> {
-        let spots = self.searched.iter().filter_map(|&entry| self.spot(entry));
-        spots.filter(move |spot| spot.volume == volume).map(|spot| spot.offset)
-    }
-
-    /// Where an entry of the index points to.
-    fn spot(&self, entry: u32) -> Option<Spot> {
-        self.index.get(entry as usize).and_then(|entry| self.spot_of(entry))
-    }
-
-    fn spot_of(&self, entry: &IndexEntry) -> Option<Spot> {
-        self.volumes.numbered(entry.volume).map(|volume| Spot { volume, offset: entry.data })
-    }
-
-    fn is_at(&self, entry: u32, is: impl Fn(Timestamp) -> bool) -> bool {
-        self.index.get(entry as usize).is_some_and(|entry| is(entry.stamp))
+    ///
+    /// # Errors
+    /// Those of reading it.
+    pub(crate) fn known_in(&mut self, volume: usize) -> Result<impl Iterator<Item = u64>, ArchiveError> {
+        let spots = self.known()?.iter().map(|(_, spot)| spot);
+        Ok(spots.filter(move |spot| spot.volume == volume).map(|spot| spot.offset))
     }
 
     /// A spot with no record at or behind `time` in front of it, as near to `time` as the index tells.
     pub(crate) fn before(&mut self, time: Timestamp) -> Result<Spot, ArchiveError> {
-        let mut at = self.searched.partition_point(|&entry| self.is_at(entry, |stamp| stamp < time));
-        while let Some(spot) = at.checked_sub(1).and_then(|at| self.spot(*self.searched.get(at)?)) {
+        // Most begin at the start, for which no index has to be read.
+        if time <= self.label().start {
+            return Ok(self.volumes.first());
+        }
+        let mut at = self.known()?.partition_point(|(stamp, _)| *stamp < time);
+        while let Some(before) = at.checked_sub(1)
+            && let Some(&(_, spot)) = self.known()?.get(before)
+        {
             if self.reachable(spot)? {
                 return Ok(spot);
             }
             self.tell_unreachable(spot);
-            at -= 1;
+            at = before;
         }
         Ok(self.volumes.first())
     }
 
     /// A spot with no record at or in front of `time` behind it, as near to `time` as the index tells.
     pub(crate) fn behind(&mut self, time: Timestamp) -> Result<Spot, ArchiveError> {
-        let at = self.searched.partition_point(|&entry| self.is_at(entry, |stamp| stamp <= time));
-        if let Some(spot) = self.searched.get(at).and_then(|&entry| self.spot(entry)) {
+        let known = self.known()?;
+        let at = known.partition_point(|(stamp, _)| *stamp <= time);
+        if let Some(&(_, spot)) = known.get(at) {
             if self.reachable(spot)? {
                 return Ok(spot);
             }
@@ -275,7 +283,7 @@ impl Part {
             self.name.display(),
         );
         // The last bytes are not a record: read on from where the index knows one.
-        let mut spots = self.searched.iter().rev().filter_map(|&entry| self.spot(entry));
+        let mut spots = self.known().ok()?.iter().rev().map(|(_, spot)| spot);
         let known = spots.find(|spot| spot.volume == volume && spot.offset <= len);
         let back = match known.map(|spot| spot.offset) {
             // It may point behind the record of its time.
@@ -331,39 +339,24 @@ impl Part {
         }
     }
 
-    fn load_index(&mut self, source: &mut MemberReader) -> Result<(), ArchiveError> {
-        let known = self.index.len();
-        self.index_at = index::load(&mut self.index, source, self.index_at, self.volumes.stamp())?;
-        let searched = self.searched.len();
-        self.searched.reserve(self.index.len() - known);
-        let last = self.searched.last().and_then(|&last| self.index.get(last as usize));
-        let mut last = last.and_then(|last| Some((last.stamp, self.spot_of(last)?)));
-        for (number, entry) in (0..).zip(&self.index).skip(known) {
-            let Some(spot) = self.spot_of(entry) else {
-                let IndexEntry { stamp, volume, .. } = entry;
-                let name = self.name.display();
-                trace!(
+    /// Looks through what has come to the index since the last time.
+    fn look_at_index(&mut self, source: &mut MemberReader) -> Result<(), ArchiveError> {
+        let Part { index: Some(index), volumes, name, .. } = self else { return Ok(()) };
+        let unused = index.look(source, volumes, |IndexEntry { stamp, volume, data, .. }| {
+            let name = name.display();
+            match volumes.numbered(*volume) {
+                None => trace!(
                     target: "pcp::log",
                     "{name}: index entry of {stamp}: there is no volume {volume}, not used",
-                );
-                continue;
-            };
-            // What does not fit into the order would mislead a search.
-            if last.is_none_or(|(stamp, before)| stamp <= entry.stamp && before <= spot) {
-                self.searched.push(number);
-                last = Some((entry.stamp, spot));
-            } else {
-                let IndexEntry { stamp, volume, data, .. } = entry;
-                let name = self.name.display();
-                trace!(
+                ),
+                Some(_) => trace!(
                     target: "pcp::log",
                     "{name}: index entry of {stamp} (byte {data} of volume {volume}): out of order, not used",
-                );
+                ),
             }
-        }
-        let unused = (self.index.len() - known) - (self.searched.len() - searched);
+        })?;
         if unused > 0 {
-            let (archive, entries) = (self.name.clone(), self.index.len());
+            let (archive, entries) = (self.name.clone(), index.len());
             mended::remember(&mut self.mended, Mended::Index { archive, unused, entries });
         }
         Ok(())

@@ -140,9 +140,13 @@ impl Archive {
         self.parts.iter().map(Part::label)
     }
 
-    /// The temporal index of all archives, in their order.
-    pub fn index(&self) -> impl Iterator<Item = &IndexEntry> {
-        self.parts.iter().flat_map(|part| &part.index)
+    /// The temporal index of all archives, in their order, as it is in their files now.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn index(&self) -> Result<Vec<IndexEntry>, ArchiveError> {
+        let indexes: Result<Vec<_>, _> = self.parts.iter().map(Part::index).collect();
+        indexes.map(|indexes| indexes.concat())
     }
 
     /// The time of the last record that can be read.

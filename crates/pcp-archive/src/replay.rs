@@ -327,12 +327,12 @@ impl Replay {
                 first.pass(record, after);
             }
             at = after;
-            if let Step::Record(place, _) = step
-                && let Some(time) = self.take(place, pmids, profile, direction, out)?
-            {
+            let Step::Record(place, _) = step else { continue };
+            if let Some(time) = self.take(place, pmids, profile, direction, out)? {
                 (self.at, self.origin) = (Some(at), time);
                 return Ok(());
             }
+            at = first.as_mut().and_then(|first| first.miss()).unwrap_or(at);
         }
     }
 
