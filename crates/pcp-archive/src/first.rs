@@ -91,3 +91,59 @@ impl First {
         self.upto = after;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::super::{Archive, ArchiveWriter, LabelInfo, Replay, ReplayError, ReplayMode, WriteOptions};
+    use pcp_model::{Desc, InDom, PM_IN_NULL, Pmid, Profile, Semantics, Timestamp, Units, Value, ValueType};
+    use pcp_pdu::Fetched;
+
+    const RECORDS: u32 = 80;
+    /// Bytes of a record: all together are more than what of a compressed volume stays in memory.
+    const LEN: usize = 250_000;
+
+    #[test]
+    fn a_compressed_volume_is_decoded_once_for_all_that_never_come() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let base = dir.path().join("a");
+        let label = LabelInfo { host: "host".into(), zone: "UTC".into(), ..LabelInfo::default() };
+        let mut archive =
+            ArchiveWriter::create(&base, label, WriteOptions::default()).expect("nothing is there");
+        let pmid = |n| Pmid::new(60, 1, n);
+        for n in 0..3 {
+            let (value_type, semantics) = (ValueType::String, Semantics::Instant);
+            let desc = Desc { pmid: pmid(n), value_type, indom: InDom::NULL, semantics, units: Units::NONE };
+            archive.desc(&desc, &[format!("m{n}")]).expect("described once");
+        }
+        let mut values = Fetched::new();
+        for sec in 0..RECORDS {
+            values.clear();
+            values.timestamp = Timestamp::new(1_700_000_000 + i64::from(sec), 0);
+            values.begin_set(pmid(0));
+            let text = sec.to_string().repeat(LEN).get(..LEN).unwrap_or_default().to_owned();
+            values.push_value(PM_IN_NULL, &Value::String(text.into())).expect("a text");
+            values.end_set();
+            archive.result(&values).expect("room for it");
+        }
+        archive.flush().expect("room for it");
+        let packed = Command::new("xz").args(["-q", "-0"]).arg(base.with_extension("0")).status();
+        assert!(packed.expect("installed").success());
+
+        let mut replay = Replay::new(Archive::open(base.to_str().expect("a path of ours")).expect("written"));
+        let start = replay.origin();
+        let mut read_for = |n| {
+            replay.set_mode(ReplayMode::Forward, Some(start));
+            let outcome = replay.fetch(&[pmid(n)], &Profile::default(), &mut values);
+            assert!(matches!(outcome, Err(ReplayError::End)), "{outcome:?}");
+            let volumes = &mut replay.archive_mut().parts[0].volumes;
+            volumes.volume(0).expect("it is open").work()
+        };
+        let [first, second] = [read_for(1), read_for(2)];
+        let len = u64::from(RECORDS) * LEN as u64;
+        // Decoded, and then read.
+        assert!((2 * len..2 * len + len / 2).contains(&first), "{first} of {len}");
+        assert_eq!(first, second, "nothing more is read for another one");
+    }
+}

@@ -6,6 +6,7 @@
 //!
 //! Cost: 8 bytes for each instance of each record, and the names, each once while it does not change.
 
+use memchr::Memchr;
 use rustc_hash::FxHashMap;
 
 use super::fields::{Fields, Stamp, until_nul};
@@ -48,6 +49,8 @@ struct Entry {
 
 /// How many times as long as the strings of a record all its names together may be.
 const MAX_SHARED: usize = 16;
+/// From how many bytes on the strings of a record are many.
+const MANY: usize = 4096;
 
 /// An instance of a record that is being added.
 struct Named {
@@ -170,7 +173,7 @@ impl History {
             while known.next_if(|entry| entry.id < *id).is_some() {}
             let same = known
                 .peek()
-                .filter(|entry| entry.id == *id && text(&self.names, entry.name) == name)
+                .filter(|entry| entry.id == *id && is_text(&self.names, entry.name, name))
                 .map(|entry| entry.name);
             let name = match same {
                 Some(name) => name,
@@ -327,6 +330,7 @@ impl History {
 /// however many names share them.
 fn strings_of(named: &mut [Named], strings: &[u8]) -> Result<Vec<Kept>, Malformed> {
     named.sort_by_key(|name| name.start);
+    let mut ends = Ends::of(strings);
     let mut kept: Vec<Kept> = Vec::new();
     let mut total: usize = 0;
     for name in named {
@@ -334,7 +338,7 @@ fn strings_of(named: &mut [Named], strings: &[u8]) -> Result<Vec<Kept>, Malforme
         let end = match kept.last() {
             Some(last) if name.start <= last.end => last.end,
             _ => {
-                let end = name.start + until_nul(strings.get(name.start..).unwrap_or_default()).len();
+                let end = ends.next(name.start);
                 kept.push(Kept { start: name.start, end, at: None });
                 end
             }
@@ -347,6 +351,29 @@ fn strings_of(named: &mut [Named], strings: &[u8]) -> Result<Vec<Kept>, Malforme
         return Err(Malformed);
     }
     Ok(kept)
+}
+
+/// Where the strings of a record end, asked for in the order of their starts.
+struct Ends<'a> {
+    strings: &'a [u8],
+    /// All NULs, of many strings: to find each by itself took a third of opening an archive of processes. Of few it is not worth it
+    /// (see [`until_nul`]).
+    nuls: Option<Memchr<'a>>,
+}
+
+impl<'a> Ends<'a> {
+    fn of(strings: &'a [u8]) -> Ends<'a> {
+        let nuls = (strings.len() >= MANY).then(|| memchr::memchr_iter(0, strings));
+        Ends { strings, nuls }
+    }
+
+    /// Where the string ends that is at `start`, behind the end that was told before.
+    fn next(&mut self, start: usize) -> usize {
+        match &mut self.nuls {
+            Some(nuls) => nuls.find(|end| *end >= start).unwrap_or(self.strings.len()),
+            None => start + until_nul(self.strings.get(start..).unwrap_or_default()).len(),
+        }
+    }
 }
 
 impl Record {
@@ -394,6 +421,12 @@ fn changes(before: &[Entry], after: &[Entry]) -> impl Iterator<Item = (Inst, Opt
             }
         }
     })
+}
+
+/// Whether the text at a place is this one, in which there is no NUL.
+fn is_text(names: &[u8], at: u32, text: &[u8]) -> bool {
+    let kept = names.get(at as usize..).and_then(|names| names.strip_prefix(text));
+    kept.is_some_and(|rest| rest.first().is_none_or(|end| *end == 0))
 }
 
 fn text(names: &[u8], at: u32) -> &[u8] {

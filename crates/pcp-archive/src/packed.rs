@@ -2,7 +2,8 @@
 //!
 //! Decoding goes forward. A jump back starts again at the nearest seek point in front: an xz block or a
 //! zstd frame, or the start of the file. The last [`KEPT`] pieces stay in memory, so that reading backward
-//! decodes again only every `KEPT * PIECE` bytes, and files shorter than that are decoded once.
+//! decodes again only every `KEPT * PIECE` bytes, and files shorter than that are decoded once. Of longer ones the last
+//! [`PASSING`] do until somebody goes back a little: most read from the start to the end, within the processor's cache.
 //!
 //! Invariant: what was decoded in front of a fault is given, and the fault only to who asks for what is behind.
 //!
@@ -24,6 +25,8 @@ use super::seek_points::{self, SeekPoint};
 const PIECE: usize = 256 * 1024;
 /// Pieces kept.
 const KEPT: usize = 64;
+/// Pieces kept of a longer file as long as nobody goes back.
+const PASSING: usize = 4;
 /// Bytes of a compressed file read at once.
 const INPUT: usize = 64 * 1024;
 /// Bytes asked of a decoder at once: of these, one that finds damage gives none.
@@ -44,6 +47,8 @@ pub(super) struct Packed {
     pieces: BTreeMap<u64, Piece>,
     /// Memory for a piece, that none has.
     spare: Option<Vec<u8>>,
+    /// Whether somebody has gone back to a piece that would have been there, had more been kept.
+    goes_back: bool,
     uses: u64,
     /// Bytes decoded so far, some of them again and again.
     decoded: u64,
@@ -103,6 +108,7 @@ impl Packed {
             decoder: None,
             pieces: BTreeMap::new(),
             spare: None,
+            goes_back: false,
             uses: 0,
             decoded: 0,
         })
@@ -163,6 +169,7 @@ impl Packed {
         let reaches = |plain: u64| plain.next_multiple_of(PIECE as u64) <= start;
         let nearest = self.points.partition_point(|point| reaches(point.plain)).saturating_sub(1);
         let decoding = self.decoder.as_ref().map(|decoder| decoder.at);
+        self.goes_back |= decoding.is_some_and(|at| start < at && at - start <= (KEPT * PIECE) as u64);
         // Going on is cheaper than starting anew, unless a point lies between the decoder and the piece.
         if decoding.is_none_or(|at| !reaches(at) || at < self.points[nearest].plain) {
             self.decoder = None;
@@ -203,7 +210,9 @@ impl Packed {
         if let Some(spare) = self.spare.take() {
             return spare;
         }
-        let pieces = self.pieces.iter().filter(|_| self.pieces.len() >= KEPT);
+        let is_long = self.len.is_some_and(|len| len > (KEPT * PIECE) as u64);
+        let kept = if is_long && !self.goes_back { PASSING } else { KEPT };
+        let pieces = self.pieces.iter().filter(|_| self.pieces.len() >= kept);
         let oldest = pieces.min_by_key(|(_, piece)| piece.last_use).map(|(number, _)| *number);
         let oldest = oldest.and_then(|number| self.pieces.remove(&number));
         oldest.map_or_else(|| vec![0; PIECE], |piece| piece.bytes)

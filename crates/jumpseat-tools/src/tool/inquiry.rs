@@ -112,6 +112,9 @@ impl Inquiry {
             let outcome = fetched.and_then(|fetched| {
                 self.context.fetch(&pmids, fetched).map(|_| ()).map_err(|error| error.code())
             });
+            if self.origin.is_some() {
+                self.instances.move_to(self.context.mode().1);
+            }
             if let Err(error) = outcome {
                 answer.values = Err(error);
                 return answer;
@@ -174,12 +177,11 @@ impl Inquiry {
         }
     }
 
-    /// Goes back to where each metric is looked for: then it is another time, with other instances.
+    /// Goes back to where each metric is looked for.
     fn rewind(&mut self) {
         if let Some(origin) = self.origin {
             let archive = self.context.set_mode(Mode::Forward, Some(origin));
             debug_assert!(archive.is_ok(), "only archives have an origin, and they all have this mode");
-            self.instances = Instances::default();
         }
     }
 }

@@ -1,15 +1,17 @@
-//! Instances, asked for once a run.
+//! Instances, asked for once a run, and in archives once at each time that metrics are shown at.
 
 use std::collections::HashMap;
 
 use pcp_client::{ClientError, Context};
-use pcp_model::{InDom, Inst, Instance, PmError};
+use pcp_model::{InDom, Inst, Instance, PmError, Timestamp};
 
 /// What has been learnt about instance domains. A tool that prints one sample sees a domain at one time only, so each
 /// is asked for once; instances that have come since are asked for by themselves.
 #[derive(Default)]
 pub(crate) struct Instances {
     domains: HashMap<InDom, Domain>,
+    /// The time that was moved to.
+    time: Option<Timestamp>,
 }
 
 /// An instance domain at the time it was asked for.
@@ -20,6 +22,13 @@ struct Domain {
 }
 
 impl Instances {
+    /// Forgets what was so at another time of an archive.
+    pub(crate) fn move_to(&mut self, time: Timestamp) {
+        if self.time != Some(time) {
+            *self = Instances { time: Some(time), ..Instances::default() };
+        }
+    }
+
     /// The instances of a domain, in the order of the source.
     ///
     /// # Errors

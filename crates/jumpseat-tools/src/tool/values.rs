@@ -1,5 +1,7 @@
 //! Values as the tools print them.
 
+use std::sync::LazyLock;
+
 use pcp_event::print_value;
 use pcp_model::{Level, PrintOptions, UntypedValue, ValueType};
 use pcp_pdu::ValueRef;
@@ -34,6 +36,7 @@ fn raw(value: ValueRef<'_>) -> UntypedValue<'_> {
 
 /// How strings are printed: on one line, where `PCP_SQUASH_NEWLINES` is set, which 6.0 does not know.
 pub(crate) fn print_options(width: usize, level: Level) -> PrintOptions {
-    let squash_newlines = level >= Level::V638 && std::env::var_os("PCP_SQUASH_NEWLINES").is_some();
-    PrintOptions { width, squash_newlines }
+    /// It is asked for with each value.
+    static SQUASH: LazyLock<bool> = LazyLock::new(|| std::env::var_os("PCP_SQUASH_NEWLINES").is_some());
+    PrintOptions { width, squash_newlines: level >= Level::V638 && *SQUASH }
 }
