@@ -52,7 +52,7 @@ impl First {
         First { is_kept: true, ..self }
     }
 
-    /// That a record was passed that has none of the metrics. If this makes the search a long one, the place from which on it is to be
+    /// That a record was passed that the search does not end with. If this makes the search a long one, the place from which on it is to be
     /// done again, to remember what is there.
     pub(super) fn miss(&mut self) -> Option<Place> {
         if self.is_kept {

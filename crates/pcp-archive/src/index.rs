@@ -10,6 +10,7 @@ use super::fields::{Fields, Stamp};
 use super::member::MemberReader;
 use super::volumes::{Spot, Volumes};
 use pcp_model::Timestamp;
+use tracing::trace;
 
 /// An entry of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,28 +89,28 @@ impl TemporalIndex {
         Ok(unused)
     }
 
-    /// Entries that can be searched, by time. Those that are not kept yet are read with a reader that `open` gives, if it does.
-    ///
-    /// # Errors
-    /// Those of reading.
+    /// Entries that can be searched, by time. Those that are not kept yet are read once, with a reader that `open` gives: places are found
+    /// without what cannot be read.
     pub(crate) fn known(
         &mut self,
         volumes: &Volumes,
         open: impl FnOnce() -> Option<MemberReader>,
-    ) -> Result<&[(Timestamp, Spot)], ArchiveError> {
-        if self.kept.entries < self.seen.entries
-            && let Some(mut source) = open()
-        {
-            let TemporalIndex { seen, kept, unused, known } = self;
-            // As much memory as they take, instead of twice as much again and again: to touch it is what costs.
-            known.reserve_exact((seen.entries - *unused).saturating_sub(known.len()));
-            kept.on(&mut source, volumes, seen.entries, |entry, spot| {
-                known.extend(spot.map(|spot| (entry.stamp, spot)));
-            })?;
-            // Fewer are there only if somebody has taken them away: they are not looked for again.
+    ) -> &[(Timestamp, Spot)] {
+        let TemporalIndex { seen, kept, unused, known } = self;
+        if kept.entries < seen.entries {
+            if let Some(mut source) = open() {
+                // As much memory as they take, instead of twice as much again and again: to touch it is what costs.
+                known.reserve_exact((seen.entries - *unused).saturating_sub(known.len()));
+                let read = kept.on(&mut source, volumes, seen.entries, |entry, spot| {
+                    known.extend(spot.map(|spot| (entry.stamp, spot)));
+                });
+                if let Err(error) = read {
+                    trace!(target: "pcp::log", "{error}: {} entries of the index are known", known.len());
+                }
+            }
             (kept.at, kept.entries) = (seen.at, seen.entries);
         }
-        Ok(&self.known)
+        known
     }
 }
 
@@ -135,7 +136,7 @@ impl Walk {
     }
 }
 
-/// All entries of an index, which begin at `first`.
+/// The entries of an index from `first` on, where one begins; [`MAX_ENTRIES`] at most.
 ///
 /// # Errors
 /// Those of reading.

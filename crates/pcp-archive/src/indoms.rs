@@ -51,6 +51,8 @@ struct Entry {
 const MAX_SHARED: usize = 16;
 /// From how many bytes on the strings of a record are many.
 const MANY: usize = 4096;
+/// How many bytes between two strings are looked at one by one.
+const FAR: usize = 64;
 
 /// An instance of a record that is being added.
 struct Named {
@@ -358,21 +360,34 @@ struct Ends<'a> {
     strings: &'a [u8],
     /// All NULs, of many strings: to find each by itself took a third of opening an archive of processes. Of few it is not worth it
     /// (see [`until_nul`]).
-    nuls: Option<Memchr<'a>>,
+    nuls: Option<Nuls<'a>>,
+}
+
+/// NULs from a place on.
+struct Nuls<'a> {
+    from: usize,
+    ends: Memchr<'a>,
+    /// The one that was found last.
+    last: usize,
 }
 
 impl<'a> Ends<'a> {
     fn of(strings: &'a [u8]) -> Ends<'a> {
-        let nuls = (strings.len() >= MANY).then(|| memchr::memchr_iter(0, strings));
-        Ends { strings, nuls }
+        let nuls = Nuls { from: 0, ends: memchr::memchr_iter(0, strings), last: 0 };
+        Ends { strings, nuls: (strings.len() >= MANY).then_some(nuls) }
     }
 
     /// Where the string ends that is at `start`, behind the end that was told before.
     fn next(&mut self, start: usize) -> usize {
-        match &mut self.nuls {
-            Some(nuls) => nuls.find(|end| *end >= start).unwrap_or(self.strings.len()),
-            None => start + until_nul(self.strings.get(start..).unwrap_or_default()).len(),
+        let rest = self.strings.get(start..).unwrap_or_default();
+        let Some(nuls) = &mut self.nuls else { return start + until_nul(rest).len() };
+        // Usually it is the next byte; what nobody names may be full of NULs.
+        if start > nuls.last + FAR {
+            (nuls.from, nuls.ends) = (start, memchr::memchr_iter(0, rest));
         }
+        let end = nuls.ends.find(|end| nuls.from + end >= start);
+        nuls.last = end.map_or(self.strings.len(), |end| nuls.from + end);
+        nuls.last
     }
 }
 
@@ -504,5 +519,35 @@ mod tests {
         assert_eq!(at(&mut orphan, 1).unwrap(), "2x");
         assert!(add(&mut orphan, 1, false, &[(1, "")]).is_err());
         assert!(add(&mut orphan, 1, false, &[(-1, "x")]).is_err());
+    }
+
+    #[test]
+    fn strings_end_at_the_next_nul() {
+        // One after the other, some with bytes between them that nobody names, some of them many NULs; the last without an end.
+        let mut strings = Vec::new();
+        let mut starts = Vec::new();
+        for number in 0..600_usize {
+            starts.push(strings.len());
+            strings.extend_from_slice(format!("process {number}").as_bytes());
+            if number % 3 == 0 {
+                starts.push(strings.len() - 2);
+            }
+            strings.extend(std::iter::repeat_n(0, if number % 50 == 7 { 500 } else { 1 + number % 4 }));
+        }
+        while strings.last() == Some(&0) {
+            strings.pop();
+        }
+        for count in [20, 600] {
+            let last = starts[count];
+            let strings = if count < 600 { &strings[..last] } else { &strings[..] };
+            let starts = starts.iter().filter(|start| **start < strings.len());
+            let mut named: Vec<Named> =
+                starts.rev().map(|start| Named { id: 0, start: *start, string: 0 }).collect();
+            let kept = strings_of(&mut named, strings).expect("short");
+            for Named { start, string, .. } in named {
+                let end = strings[start..].iter().position(|byte| *byte == 0);
+                assert_eq!(kept[string].end, end.map_or(strings.len(), |end| start + end), "from {start}");
+            }
+        }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use super::error::{ArchiveError, Excess, Problem};
@@ -50,6 +50,13 @@ pub(super) struct MemberReader {
 enum Raw {
     Plain(File),
     Packed(Box<Packed>),
+}
+
+/// A file of the system, by its numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileId {
+    device: u64,
+    inode: u64,
 }
 
 /// A record of a file: where it starts, and its length.
@@ -109,6 +116,15 @@ impl MemberReader {
     /// The file.
     pub(crate) fn path(&self) -> &Path {
         &self.member.path
+    }
+
+    /// Which file this is, whatever it is called, if the system says it.
+    pub(crate) fn file_id(&self) -> Option<FileId> {
+        let file = match &self.raw {
+            Raw::Plain(file) => file,
+            Raw::Packed(packed) => packed.file(),
+        };
+        file.metadata().ok().map(|file| FileId { device: file.dev(), inode: file.ino() })
     }
 
     /// Length of the uncompressed file; may grow while it is being written. Costs reading a compressed

@@ -2,15 +2,16 @@
 //!
 //! Decoding goes forward. A jump back starts again at the nearest seek point in front: an xz block or a
 //! zstd frame, or the start of the file. The last [`KEPT`] pieces stay in memory, so that reading backward
-//! decodes again only every `KEPT * PIECE` bytes, and files shorter than that are decoded once. Of longer ones the last
-//! [`PASSING`] do until somebody goes back a little: most read from the start to the end, within the processor's cache.
+//! decodes again only every `KEPT * PIECE` bytes, and files shorter than that are decoded once. Of those that say from the start that they are
+//! longer the last [`PASSING`] do, until somebody goes back to a piece that was dropped for that: most read from the start to the end,
+//! within the processor's cache.
 //!
 //! Invariant: what was decoded in front of a fault is given, and the fault only to who asks for what is behind.
 //!
 //! Cost: memory of `KEPT * PIECE` (16 MiB) and what the decoder needs. The memory of a piece that goes is the next one's: to touch new
 //! memory costs as much as half of the decoding.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
 use std::os::unix::fs::FileExt;
@@ -47,7 +48,9 @@ pub(super) struct Packed {
     pieces: BTreeMap<u64, Piece>,
     /// Memory for a piece, that none has.
     spare: Option<Vec<u8>>,
-    /// Whether somebody has gone back to a piece that would have been there, had more been kept.
+    /// Pieces that would be there, were not only [`PASSING`] kept, in the order in which they were dropped.
+    dropped: VecDeque<u64>,
+    /// Whether somebody has gone back to one of them.
     goes_back: bool,
     uses: u64,
     /// Bytes decoded so far, some of them again and again.
@@ -108,10 +111,16 @@ impl Packed {
             decoder: None,
             pieces: BTreeMap::new(),
             spare: None,
+            dropped: VecDeque::new(),
             goes_back: false,
             uses: 0,
             decoded: 0,
         })
+    }
+
+    /// The compressed file.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
     }
 
     /// Length of the uncompressed file. Decodes all of it where the format does not tell.
@@ -169,7 +178,7 @@ impl Packed {
         let reaches = |plain: u64| plain.next_multiple_of(PIECE as u64) <= start;
         let nearest = self.points.partition_point(|point| reaches(point.plain)).saturating_sub(1);
         let decoding = self.decoder.as_ref().map(|decoder| decoder.at);
-        self.goes_back |= decoding.is_some_and(|at| start < at && at - start <= (KEPT * PIECE) as u64);
+        self.goes_back |= self.dropped.contains(&number);
         // Going on is cheaper than starting anew, unless a point lies between the decoder and the piece.
         if decoding.is_none_or(|at| !reaches(at) || at < self.points[nearest].plain) {
             self.decoder = None;
@@ -210,12 +219,18 @@ impl Packed {
         if let Some(spare) = self.spare.take() {
             return spare;
         }
-        let is_long = self.len.is_some_and(|len| len > (KEPT * PIECE) as u64);
-        let kept = if is_long && !self.goes_back { PASSING } else { KEPT };
-        let pieces = self.pieces.iter().filter(|_| self.pieces.len() >= kept);
-        let oldest = pieces.min_by_key(|(_, piece)| piece.last_use).map(|(number, _)| *number);
-        let oldest = oldest.and_then(|number| self.pieces.remove(&number));
-        oldest.map_or_else(|| vec![0; PIECE], |piece| piece.bytes)
+        let passes = !self.goes_back && self.len.is_some_and(|len| len > (KEPT * PIECE) as u64);
+        let kept = if passes { PASSING } else { KEPT };
+        if self.pieces.len() < kept {
+            return vec![0; PIECE];
+        }
+        let oldest = self.pieces.iter().min_by_key(|(_, piece)| piece.last_use).map(|(number, _)| *number);
+        if let Some(number) = oldest.filter(|_| passes) {
+            self.dropped.truncate(KEPT - PASSING - 1);
+            self.dropped.push_front(number);
+        }
+        let piece = oldest.and_then(|number| self.pieces.remove(&number));
+        piece.map_or_else(|| vec![0; PIECE], |piece| piece.bytes)
     }
 
     /// Decodes the next bytes. How many there were: less at the end of the file, whose length is known then, and in front of an error.
@@ -303,5 +318,40 @@ impl Read for Input {
         let got = self.file.read_at(&mut into[..len], self.at)?;
         self.at += got as u64;
         Ok(got)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn whoever_goes_to_and_fro_has_a_long_file_decoded_a_few_times() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("a");
+        let pieces = 96_u64;
+        let bytes: Vec<u8> = (0..pieces).flat_map(|number| vec![number as u8; PIECE]).collect();
+        std::fs::write(&path, bytes).expect("writable");
+        assert!(Command::new("xz").args(["-q", "-0"]).arg(&path).status().expect("installed").success());
+        let len = pieces * PIECE as u64;
+        for (places, times) in [
+            // From the start to the end; and back piece by piece, of which all that fit are kept after the first.
+            ((0..pieces).collect::<Vec<_>>(), 1),
+            ((0..pieces).chain((0..pieces).rev()).collect(), 4),
+            // The start in turn with places near the end.
+            ([0, 88, 0, 93, 0, 80].repeat(20), 5),
+        ] {
+            let file = File::open(path.with_extension("xz")).expect("it is there");
+            let mut packed = Packed::new(file, Compression::Xz).expect("it is sound");
+            for place in &places {
+                let mut byte = [0];
+                assert_eq!(packed.read_at(place * PIECE as u64, &mut byte).expect("it is sound"), 1);
+                assert_eq!(u64::from(byte[0]), *place);
+            }
+            assert!(packed.decoded() <= times * len, "{} of {len}: {places:?}", packed.decoded());
+            assert!(packed.pieces.len() <= KEPT);
+        }
     }
 }

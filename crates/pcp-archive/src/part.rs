@@ -7,7 +7,7 @@ use super::error::{ArchiveError, Problem};
 use super::files::{FileSet, Member};
 use super::index::{self, IndexEntry, TemporalIndex};
 use super::label::{LogLabel, Role};
-use super::member::{Frame, MemberReader};
+use super::member::{FileId, Frame, MemberReader};
 use super::mended::{self, Mended};
 use super::metadata::Metadata;
 use super::volumes::{Spot, Volumes, open_member};
@@ -20,6 +20,8 @@ pub(super) struct Part {
     pub name: PathBuf,
     /// If it has one.
     index: Option<TemporalIndex>,
+    /// Which file that is in.
+    index_file: Option<FileId>,
     /// Its records.
     pub volumes: Volumes,
     files: FileSet,
@@ -44,6 +46,16 @@ struct CachedEnd {
     end: End,
 }
 
+/// The index of an archive once more. One that has gone, or been written anew beside the volumes that are open, is done without.
+fn same_index(files: &FileSet, known: Option<FileId>) -> Option<MemberReader> {
+    let index = files.index.as_ref().and_then(|member| MemberReader::open(member).ok());
+    let index = index.filter(|index| index.file_id() == known);
+    if index.is_none() && known.is_some() {
+        trace!(target: "pcp::log", "{}: the index is another one now, and is not read", files.base.display());
+    }
+    index
+}
+
 impl Part {
     /// Opens an archive and adds its metadata to what there is, if there is something.
     ///
@@ -64,6 +76,7 @@ impl Part {
         let mut part = Part {
             name: name.to_owned(),
             index: None,
+            index_file: None,
             volumes: Volumes::new(volumes, first),
             meta_at: 0,
             end: None,
@@ -85,6 +98,7 @@ impl Part {
         };
         if let Some(mut index) = index {
             part.index = Some(TemporalIndex::new(part.label().len()));
+            part.index_file = index.file_id();
             part.look_at_index(&mut index)?;
         }
         if meta_label.is_some_and(|label| !label.same_logger(part.label())) {
@@ -154,9 +168,7 @@ impl Part {
                 Err(ArchiveError { problem: Problem::Record(_), .. }) | Ok(()) => {}
                 Err(error) => return Err(error),
             }
-            if let Some(mut index) =
-                self.files.index.as_ref().and_then(|index| MemberReader::open(index).ok())
-            {
+            if let Some(mut index) = same_index(&self.files, self.index_file) {
                 self.look_at_index(&mut index)?;
             }
         }
@@ -173,7 +185,7 @@ impl Part {
         self.volumes.label()
     }
 
-    /// All entries of the index, also those that cannot be searched.
+    /// The entries of the index, also those that cannot be searched.
     ///
     /// # Errors
     /// Those of reading.
@@ -182,19 +194,16 @@ impl Part {
         index::entries(&mut MemberReader::open(member)?, self.label().len(), self.volumes.stamp())
     }
 
-    /// Entries of the index that can be searched. An index that is not there any more is done without.
-    fn known(&mut self) -> Result<&[(Timestamp, Spot)], ArchiveError> {
-        let Part { index: Some(index), volumes, files, .. } = self else { return Ok(&[]) };
-        index.known(volumes, || files.index.as_ref().and_then(|member| MemberReader::open(member).ok()))
+    /// Entries of the index that can be searched.
+    fn known(&mut self) -> &[(Timestamp, Spot)] {
+        let Part { index: Some(index), index_file, volumes, files, .. } = self else { return &[] };
+        index.known(volumes, || same_index(files, *index_file))
     }
 
     /// Where in a volume the index knows records, in order.
-    ///
-    /// # Errors
-    /// Those of reading it.
-    pub(crate) fn known_in(&mut self, volume: usize) -> Result<impl Iterator<Item = u64>, ArchiveError> {
-        let spots = self.known()?.iter().map(|(_, spot)| spot);
-        Ok(spots.filter(move |spot| spot.volume == volume).map(|spot| spot.offset))
+    pub(crate) fn known_in(&mut self, volume: usize) -> impl Iterator<Item = u64> {
+        let spots = self.known().iter().map(|(_, spot)| spot);
+        spots.filter(move |spot| spot.volume == volume).map(|spot| spot.offset)
     }
 
     /// A spot with no record at or behind `time` in front of it, as near to `time` as the index tells.
@@ -203,9 +212,9 @@ impl Part {
         if time <= self.label().start {
             return Ok(self.volumes.first());
         }
-        let mut at = self.known()?.partition_point(|(stamp, _)| *stamp < time);
+        let mut at = self.known().partition_point(|(stamp, _)| *stamp < time);
         while let Some(before) = at.checked_sub(1)
-            && let Some(&(_, spot)) = self.known()?.get(before)
+            && let Some(&(_, spot)) = self.known().get(before)
         {
             if self.reachable(spot)? {
                 return Ok(spot);
@@ -218,7 +227,7 @@ impl Part {
 
     /// A spot with no record at or in front of `time` behind it, as near to `time` as the index tells.
     pub(crate) fn behind(&mut self, time: Timestamp) -> Result<Spot, ArchiveError> {
-        let known = self.known()?;
+        let known = self.known();
         let at = known.partition_point(|(stamp, _)| *stamp <= time);
         if let Some(&(_, spot)) = known.get(at) {
             if self.reachable(spot)? {
@@ -283,7 +292,7 @@ impl Part {
             self.name.display(),
         );
         // The last bytes are not a record: read on from where the index knows one.
-        let mut spots = self.known().ok()?.iter().rev().map(|(_, spot)| spot);
+        let mut spots = self.known().iter().rev().map(|(_, spot)| spot);
         let known = spots.find(|spot| spot.volume == volume && spot.offset <= len);
         let back = match known.map(|spot| spot.offset) {
             // It may point behind the record of its time.

@@ -140,7 +140,7 @@ impl Archive {
         self.parts.iter().map(Part::label)
     }
 
-    /// The temporal index of all archives, in their order, as it is in their files now.
+    /// The temporal index of all archives, in their order, as it is in their files now; of each a million entries at most.
     ///
     /// # Errors
     /// The system's.

@@ -113,7 +113,7 @@ impl Archive {
             let first = archive.label().len();
             for volume in 0..archive.volumes.count() {
                 let len = archive.volumes.volume(volume)?.len()?;
-                let known = archive.known_in(volume)?.filter(|offset| (first..len).contains(offset));
+                let known = archive.known_in(volume).filter(|offset| (first..len).contains(offset));
                 places.extend(
                     [first].into_iter().chain(known).map(|offset| {
                         (bytes + offset - first, Place { part, spot: Spot { volume, offset } })

@@ -211,6 +211,7 @@ impl Info {
             .delete_profile(indom, &[])
             .and_then(|()| self.inquiry.context.add_profile(indom, &all))
             .and_then(|()| self.inquiry.context.fetch(&[metric.pmid], &mut fetched));
+        self.inquiry.moved();
         // The agent refuses "all instances" for such a metric, so that each is named.
         // Everything again, for the metrics after this one.
         let told = told.and(self.inquiry.context.add_profile(indom, &[]));

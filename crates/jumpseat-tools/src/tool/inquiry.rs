@@ -112,9 +112,7 @@ impl Inquiry {
             let outcome = fetched.and_then(|fetched| {
                 self.context.fetch(&pmids, fetched).map(|_| ()).map_err(|error| error.code())
             });
-            if self.origin.is_some() {
-                self.instances.move_to(self.context.mode().1);
-            }
+            self.moved();
             if let Err(error) = outcome {
                 answer.values = Err(error);
                 return answer;
@@ -131,6 +129,13 @@ impl Inquiry {
         // Definitions are bound when their metrics are first asked for, so now is when they turn out to be of no use.
         report_unusable(&mut self.context);
         answer
+    }
+
+    /// Tells that something was fetched: an archive is at the time of that now, with the instances of then.
+    pub(crate) fn moved(&mut self) {
+        if self.origin.is_some() {
+            self.instances.move_to(self.context.mode().1);
+        }
     }
 
     /// Takes value sets back, for the next fetch.

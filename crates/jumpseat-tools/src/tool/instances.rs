@@ -1,17 +1,23 @@
-//! Instances, asked for once a run, and in archives once at each time that metrics are shown at.
+//! Instances, asked for once a run, and in archives once at each of the times that metrics are shown at in turn.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use pcp_client::{ClientError, Context};
 use pcp_model::{InDom, Inst, Instance, PmError, Timestamp};
+
+/// Times of an archive of which instances are remembered: as many groups of metrics that were recorded by themselves, in turn.
+const TIMES: usize = 8;
 
 /// What has been learnt about instance domains. A tool that prints one sample sees a domain at one time only, so each
 /// is asked for once; instances that have come since are asked for by themselves.
 #[derive(Default)]
 pub(crate) struct Instances {
+    /// Those of now.
     domains: HashMap<InDom, Domain>,
     /// The time that was moved to.
     time: Option<Timestamp>,
+    /// Those of other times, the last that was left in front.
+    others: VecDeque<(Timestamp, HashMap<InDom, Domain>)>,
 }
 
 /// An instance domain at the time it was asked for.
@@ -22,10 +28,17 @@ struct Domain {
 }
 
 impl Instances {
-    /// Forgets what was so at another time of an archive.
+    /// Goes to a time of an archive, at which there may be other instances.
     pub(crate) fn move_to(&mut self, time: Timestamp) {
-        if self.time != Some(time) {
-            *self = Instances { time: Some(time), ..Instances::default() };
+        if self.time == Some(time) {
+            return;
+        }
+        let known = self.others.iter().position(|(other, _)| *other == time);
+        let known = known.and_then(|at| self.others.remove(at)).map(|(_, domains)| domains);
+        let before = std::mem::replace(&mut self.domains, known.unwrap_or_default());
+        if let Some(left) = self.time.replace(time) {
+            self.others.truncate(TIMES - 2);
+            self.others.push_front((left, before));
         }
     }
 

@@ -51,6 +51,23 @@ fn found(replay: &mut Replay, from: Timestamp, pmids: &[Pmid]) -> [Result<String
     })
 }
 
+/// When these are there first from a time on, and again, by reading every record.
+fn there(names: &str, from: Timestamp, pmids: &[Pmid]) -> [Result<String, String>; 2] {
+    let mut replay = open(names);
+    replay.set_mode(ReplayMode::Forward, Some(from));
+    let (mut fetched, mut last) = (Fetched::new(), from);
+    [(); 2].map(|()| {
+        loop {
+            replay.next_record(&mut fetched).map_err(|error| error.to_string())?;
+            // Of a reader's, time does not run back.
+            if fetched.timestamp >= last && fetched.sets().any(|set| pmids.contains(&set.pmid)) {
+                last = fetched.timestamp;
+                return Ok(last.to_string());
+            }
+        }
+    })
+}
+
 fn open(names: &str) -> Replay {
     Replay::new(Archive::open(names).expect("it was written"))
 }
@@ -101,6 +118,10 @@ fn each_is_found_as_if_it_were_the_only_one() {
             for pmids in [&several[..1], &several, &several[2..]] {
                 let alone = found(&mut open(&names), at(from), pmids);
                 assert_eq!(found(&mut replay, at(from), pmids), alone, "metric {n} from {from} on");
+                let when = alone.clone().map(|found| {
+                    found.map(|found| found.split(' ').next().expect("the time is in front").to_owned())
+                });
+                assert_eq!(when, there(&names, at(from), pmids), "metric {n} from {from} on");
                 differ += usize::from(alone[0].is_err());
             }
         }

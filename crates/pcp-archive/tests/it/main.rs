@@ -3,6 +3,7 @@
 mod check;
 mod counters;
 mod first;
+mod index;
 mod losses;
 mod repair;
 mod suite;
