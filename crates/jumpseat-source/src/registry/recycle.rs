@@ -158,7 +158,7 @@ impl Uses {
             && let Some(id) = queue.pop_front()
         {
             let name = ids.name(id).filter(|name| ids.get(name) == Some(id) && !keeps(id, name));
-            let idle = self.idle_for(ids, id);
+            let idle = self.idle_for(ids, id, (self.now(), self.seconds()));
             if let Some(name) = name
                 && idle >= self.after
             {
@@ -168,20 +168,23 @@ impl Uses {
         gone
     }
 
-    fn idle_for(&self, ids: &IdMap, id: Inst) -> Duration {
+    /// For how long a name has not been used, by the clock and by the seconds since the epoch.
+    fn idle_for(&self, ids: &IdMap, id: Inst, (now, seconds): (Instant, u64)) -> Duration {
         match self.noted.get(&id) {
-            Some(at) => self.now() - *at,
+            Some(at) => now - *at,
             None => {
                 let used = ids.last_used(id).unwrap_or(u64::MAX);
-                Duration::from_secs(self.seconds().saturating_sub(used))
+                Duration::from_secs(seconds.saturating_sub(used))
             }
         }
     }
 
     /// Looks at all names.
     fn look(&mut self, ids: &IdMap, keeps: &dyn Fn(Inst, &str) -> bool) {
-        self.looked = Some(self.now());
-        let idle = ids.iter().map(|(id, name)| (self.idle_for(ids, id), id, name));
+        // One time for all: they are put in order by it.
+        let (now, seconds) = (self.now(), self.seconds());
+        self.looked = Some(now);
+        let idle = ids.iter().map(|(id, name)| (self.idle_for(ids, id, (now, seconds)), id, name));
         let mut idle: Vec<(Duration, Inst)> = idle
             .filter(|(idle, id, name)| *idle >= self.after && !keeps(*id, name))
             .map(|(idle, id, _)| (idle, id))
