@@ -142,7 +142,7 @@ mod tests {
         };
         let [first, second] = [read_for(1), read_for(2)];
         let len = u64::from(RECORDS) * LEN as u64;
-        // Decoded, and then read.
+        // Decoded, and then read; the first records twice.
         assert!((2 * len..2 * len + len / 2).contains(&first), "{first} of {len}");
         assert_eq!(first, second, "nothing more is read for another one");
     }

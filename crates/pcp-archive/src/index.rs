@@ -4,10 +4,12 @@
 //! V2 entry  stamp 8  | volume u32 | meta offset u32 | data offset u32
 //! V3 entry  stamp 12 | volume u32 | meta offset u64 | data offset u64
 //! ```
+//!
+//! Cost: a walk over the file when an archive is opened; another one, and 32 bytes of memory an entry, once somebody searches.
 
 use super::error::ArchiveError;
 use super::fields::{Fields, Stamp};
-use super::member::MemberReader;
+use super::member::{FileId, MemberReader};
 use super::volumes::{Spot, Volumes};
 use pcp_model::Timestamp;
 use tracing::trace;
@@ -32,8 +34,8 @@ const AT_ONCE: usize = 256;
 
 /// The temporal index of one archive: looked through when the archive is opened, so that what is wrong with it can be told, and kept
 /// once somebody searches. Most who open an archive never do.
-#[derive(Default)]
 pub(super) struct TemporalIndex {
+    file: Option<FileId>,
     /// What was looked through, and what is kept of it.
     seen: Walk,
     kept: Walk,
@@ -43,7 +45,7 @@ pub(super) struct TemporalIndex {
 }
 
 /// How far an index was walked through.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Walk {
     at: u64,
     entries: usize,
@@ -52,10 +54,15 @@ struct Walk {
 }
 
 impl TemporalIndex {
-    /// An index whose entries begin at `first`.
-    pub(crate) fn new(first: u64) -> TemporalIndex {
-        let begin = Walk { at: first, ..Walk::default() };
-        TemporalIndex { seen: begin, kept: begin, ..TemporalIndex::default() }
+    /// The index in a file, whose entries begin at `first`.
+    pub(crate) fn new(file: Option<FileId>, first: u64) -> TemporalIndex {
+        let begin = Walk { at: first, entries: 0, last: None };
+        TemporalIndex { file, seen: begin, kept: begin, unused: 0, known: Vec::new() }
+    }
+
+    /// The file that it is in, if the system says it.
+    pub(crate) fn file(&self) -> Option<FileId> {
+        self.file
     }
 
     /// How many entries there are.
@@ -94,11 +101,12 @@ impl TemporalIndex {
     pub(crate) fn known(
         &mut self,
         volumes: &Volumes,
-        open: impl FnOnce() -> Option<MemberReader>,
+        open: impl FnOnce(&TemporalIndex) -> Option<MemberReader>,
     ) -> &[(Timestamp, Spot)] {
-        let TemporalIndex { seen, kept, unused, known } = self;
-        if kept.entries < seen.entries {
-            if let Some(mut source) = open() {
+        if self.kept.entries < self.seen.entries {
+            let source = open(self);
+            let TemporalIndex { seen, kept, unused, known, .. } = self;
+            if let Some(mut source) = source {
                 // As much memory as they take, instead of twice as much again and again: to touch it is what costs.
                 known.reserve_exact((seen.entries - *unused).saturating_sub(known.len()));
                 let read = kept.on(&mut source, volumes, seen.entries, |entry, spot| {
@@ -110,7 +118,7 @@ impl TemporalIndex {
             }
             (kept.at, kept.entries) = (seen.at, seen.entries);
         }
-        known
+        &self.known
     }
 }
 

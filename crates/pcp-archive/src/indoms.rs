@@ -373,8 +373,8 @@ struct Nuls<'a> {
 
 impl<'a> Ends<'a> {
     fn of(strings: &'a [u8]) -> Ends<'a> {
-        let nuls = Nuls { from: 0, ends: memchr::memchr_iter(0, strings), last: 0 };
-        Ends { strings, nuls: (strings.len() >= MANY).then_some(nuls) }
+        let all = || Nuls { from: 0, ends: memchr::memchr_iter(0, strings), last: 0 };
+        Ends { strings, nuls: (strings.len() >= MANY).then(all) }
     }
 
     /// Where the string ends that is at `start`, behind the end that was told before.

@@ -48,7 +48,7 @@ pub(super) struct Packed {
     pieces: BTreeMap<u64, Piece>,
     /// Memory for a piece, that none has.
     spare: Option<Vec<u8>>,
-    /// Pieces that would be there, were not only [`PASSING`] kept, in the order in which they were dropped.
+    /// Pieces that would be there, were not only [`PASSING`] kept, the last one that was dropped in front.
     dropped: VecDeque<u64>,
     /// Whether somebody has gone back to one of them.
     goes_back: bool,

@@ -7,7 +7,7 @@ use super::error::{ArchiveError, Problem};
 use super::files::{FileSet, Member};
 use super::index::{self, IndexEntry, TemporalIndex};
 use super::label::{LogLabel, Role};
-use super::member::{FileId, Frame, MemberReader};
+use super::member::{Frame, MemberReader};
 use super::mended::{self, Mended};
 use super::metadata::Metadata;
 use super::volumes::{Spot, Volumes, open_member};
@@ -20,8 +20,6 @@ pub(super) struct Part {
     pub name: PathBuf,
     /// If it has one.
     index: Option<TemporalIndex>,
-    /// Which file that is in.
-    index_file: Option<FileId>,
     /// Its records.
     pub volumes: Volumes,
     files: FileSet,
@@ -46,16 +44,6 @@ struct CachedEnd {
     end: End,
 }
 
-/// The index of an archive once more. One that has gone, or been written anew beside the volumes that are open, is done without.
-fn same_index(files: &FileSet, known: Option<FileId>) -> Option<MemberReader> {
-    let index = files.index.as_ref().and_then(|member| MemberReader::open(member).ok());
-    let index = index.filter(|index| index.file_id() == known);
-    if index.is_none() && known.is_some() {
-        trace!(target: "pcp::log", "{}: the index is another one now, and is not read", files.base.display());
-    }
-    index
-}
-
 impl Part {
     /// Opens an archive and adds its metadata to what there is, if there is something.
     ///
@@ -76,7 +64,6 @@ impl Part {
         let mut part = Part {
             name: name.to_owned(),
             index: None,
-            index_file: None,
             volumes: Volumes::new(volumes, first),
             meta_at: 0,
             end: None,
@@ -97,8 +84,7 @@ impl Part {
             None => None,
         };
         if let Some(mut index) = index {
-            part.index = Some(TemporalIndex::new(part.label().len()));
-            part.index_file = index.file_id();
+            part.index = Some(TemporalIndex::new(index.file_id(), part.label().len()));
             part.look_at_index(&mut index)?;
         }
         if meta_label.is_some_and(|label| !label.same_logger(part.label())) {
@@ -168,7 +154,7 @@ impl Part {
                 Err(ArchiveError { problem: Problem::Record(_), .. }) | Ok(()) => {}
                 Err(error) => return Err(error),
             }
-            if let Some(mut index) = same_index(&self.files, self.index_file) {
+            if let Some(mut index) = self.index.as_ref().and_then(|index| reopened(&self.files, index)) {
                 self.look_at_index(&mut index)?;
             }
         }
@@ -196,8 +182,8 @@ impl Part {
 
     /// Entries of the index that can be searched.
     fn known(&mut self) -> &[(Timestamp, Spot)] {
-        let Part { index: Some(index), index_file, volumes, files, .. } = self else { return &[] };
-        index.known(volumes, || same_index(files, *index_file))
+        let Part { index: Some(index), volumes, files, .. } = self else { return &[] };
+        index.known(volumes, |index| reopened(files, index))
     }
 
     /// Where in a volume the index knows records, in order.
@@ -370,4 +356,15 @@ impl Part {
         }
         Ok(())
     }
+}
+
+/// The file of an index once more. One that has gone, or been written anew beside the volumes that are open, is done without.
+fn reopened(files: &FileSet, index: &TemporalIndex) -> Option<MemberReader> {
+    let member = files.index.as_ref()?;
+    let reader = MemberReader::open(member).ok().filter(|reader| reader.file_id() == index.file());
+    if reader.is_none() {
+        let path = member.path.display();
+        trace!(target: "pcp::log", "{path}: gone, or another file than before: not read again");
+    }
+    reader
 }

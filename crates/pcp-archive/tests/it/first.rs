@@ -14,13 +14,13 @@ fn pmid(n: u32) -> Pmid {
     Pmid::new(60, 1, n as u16)
 }
 
-fn at(sec: i64) -> Timestamp {
+pub(crate) fn at(sec: i64) -> Timestamp {
     Timestamp::new(1_700_000_000 + sec, 0)
 }
 
-fn writer(base: &Path) -> ArchiveWriter {
+pub(crate) fn writer(base: &Path, options: WriteOptions) -> ArchiveWriter {
     let label = LabelInfo { host: "host".into(), zone: "UTC".into(), pid: 7, ..LabelInfo::default() };
-    let mut writer = ArchiveWriter::create(base, label, WriteOptions::default()).expect("nothing is there");
+    let mut writer = ArchiveWriter::create(base, label, options).expect("nothing is there");
     for n in 0..METRICS {
         let (value_type, semantics) = (ValueType::U32, Semantics::Instant);
         let desc = Desc { pmid: pmid(n), value_type, indom: InDom::NULL, semantics, units: Units::NONE };
@@ -29,7 +29,7 @@ fn writer(base: &Path) -> ArchiveWriter {
     writer
 }
 
-fn record(writer: &mut ArchiveWriter, sec: i64, metrics: impl Iterator<Item = u32>) {
+pub(crate) fn record(writer: &mut ArchiveWriter, sec: i64, metrics: impl Iterator<Item = u32>) {
     let mut fetched = Fetched::new();
     fetched.timestamp = at(sec);
     for n in metrics {
@@ -76,7 +76,7 @@ fn open(names: &str) -> Replay {
 fn each_is_found_as_if_it_were_the_only_one() {
     let dir = temp_dir();
     let [first, second] = ["a", "b"].map(|name| dir.path().join(name));
-    let mut archive = writer(&first);
+    let mut archive = writer(&first, WriteOptions::default());
     for sec in 0..RECORDS {
         if sec == 50 {
             archive.mark().expect("room for it");
@@ -86,7 +86,7 @@ fn each_is_found_as_if_it_were_the_only_one() {
         record(&mut archive, sec, (0..=latest).filter(|n| i64::from(n % 3) != sec % 3));
     }
     archive.flush().expect("room for it");
-    let mut later = writer(&second);
+    let mut later = writer(&second, WriteOptions::default());
     record(&mut later, RECORDS + 100, 30..35);
     record(&mut later, RECORDS + 101, 34..37);
     later.flush().expect("room for it");
@@ -133,7 +133,7 @@ fn each_is_found_as_if_it_were_the_only_one() {
 fn what_was_not_there_is_found_when_it_has_come() {
     let dir = temp_dir();
     let base = dir.path().join("a");
-    let mut archive = writer(&base);
+    let mut archive = writer(&base, WriteOptions::default());
     record(&mut archive, 0, 0..2);
     record(&mut archive, 1, 1..3);
     archive.flush().expect("room for it");

@@ -3,38 +3,18 @@
 use std::fs;
 use std::path::Path;
 
-use pcp_archive::{Archive, ArchiveWriter, Direction, LabelInfo, Step, WriteOptions};
-use pcp_model::{Desc, InDom, PM_IN_NULL, Pmid, Semantics, Timestamp, Units, Value, ValueType};
-use pcp_pdu::Fetched;
+use pcp_archive::{Archive, ArchiveWriter, Direction, Step, WriteOptions};
+use pcp_model::Timestamp;
 use support::temp_dir;
 
+use crate::first::{at, record, writer};
+
 const RECORDS: i64 = 300;
-
-fn at(sec: i64) -> Timestamp {
-    Timestamp::new(1_700_000_000 + sec, 0)
-}
-
-fn writer(base: &Path) -> ArchiveWriter {
-    let label = LabelInfo { host: "host".into(), zone: "UTC".into(), pid: 7, ..LabelInfo::default() };
-    let options = WriteOptions { index_every: 100, ..WriteOptions::default() };
-    let mut writer = ArchiveWriter::create(base, label, options).expect("nothing is there");
-    let (pmid, value_type) = (Pmid::new(60, 1, 1), ValueType::I64);
-    let desc =
-        Desc { pmid, value_type, indom: InDom::NULL, semantics: Semantics::Instant, units: Units::NONE };
-    writer.desc(&desc, &["m".to_owned()]).expect("described once");
-    writer
-}
+/// An entry for every few records.
+const OPTIONS: WriteOptions = WriteOptions { volume_size: 1 << 20, index_every: 100, together: 0 };
 
 fn write(writer: &mut ArchiveWriter, seconds: std::ops::Range<i64>) {
-    let mut fetched = Fetched::new();
-    for sec in seconds {
-        fetched.clear();
-        fetched.timestamp = at(sec);
-        fetched.begin_set(Pmid::new(60, 1, 1));
-        fetched.push_value(PM_IN_NULL, &Value::I64(sec)).expect("a number");
-        fetched.end_set();
-        writer.result(&fetched).expect("room for it");
-    }
+    seconds.for_each(|sec| record(writer, sec, 0..1));
     writer.flush().expect("room for it");
 }
 
@@ -77,7 +57,7 @@ fn whatever_becomes_of_its_file() {
     for (name, fate) in fates {
         let dir = temp_dir();
         let base = dir.path().join("a");
-        write(&mut writer(&base), 0..RECORDS);
+        write(&mut writer(&base, OPTIONS), 0..RECORDS);
         let mut archive = Archive::open(base.to_str().expect("a path of ours")).expect("written");
         assert!(archive.index().expect("it is there").len() > 50, "many entries");
         fate(&base.with_extension("index"));
@@ -91,7 +71,7 @@ fn whatever_becomes_of_its_file() {
 fn what_is_added_is_found() {
     let dir = temp_dir();
     let base = dir.path().join("a");
-    let mut writer = writer(&base);
+    let mut writer = writer(&base, OPTIONS);
     write(&mut writer, 0..RECORDS);
     let mut archive = Archive::open(base.to_str().expect("a path of ours")).expect("written");
     // Once before anybody has searched, and then again and again.
