@@ -217,7 +217,10 @@ impl RunningAgent {
         let threads = logs::threads(config, &registry).map_err(OpenError::Thread)?;
         let handle = server.handle();
         let wake: Wake = Arc::new(move || handle.wake());
-        let (series, batches) = Series::open(config.series.clone(), domain, state_dir, Arc::clone(&wake))?;
+        let (series, batches, settling) =
+            Series::open_unsettled(config.series.clone(), domain, state_dir, Arc::clone(&wake))?;
+        let of_series = (!settling.is_empty()).then(|| aside("jumpseat-settle", || settling.finish()));
+        let of_series = of_series.transpose().map_err(OpenError::Thread)?;
         let state = &mut server.core().state;
         state.series.take_from(batches, Arc::clone(series.stats()));
         state.series_limits = Some(series.clone());
@@ -233,7 +236,9 @@ impl RunningAgent {
             starting: Starting::default(),
         };
         // From here on ids are given to somebody.
-        settled.join().map_err(|_| OpenError::Thread(io::Error::other("a thread has ended")))??;
+        for settled in std::iter::once(settled).chain(of_series) {
+            settled.join().map_err(|_| OpenError::Thread(io::Error::other("a thread has ended")))??;
+        }
         // Last: from here on threads hand over, and everything must be there that takes it.
         let mut sources = Sources::default();
         // It goes before them if one cannot be started: they wait while it is there.

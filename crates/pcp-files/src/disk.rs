@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nix::errno::Errno;
-use nix::fcntl::renameat;
+use nix::fcntl::{Flock, renameat};
 use nix::sys::uio::pwritev;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use rustix::fs::FallocateFlags;
@@ -136,6 +136,11 @@ impl Directory {
         Ok(Directory { path: path.to_owned() })
     }
 
+    /// The directory at `path`, where the caller has just been.
+    pub fn of(path: &Path) -> Directory {
+        Directory { path: path.to_owned() }
+    }
+
     fn place(&self, name: &str) -> io::Result<Place> {
         Ok(Place::of(&self.path.join(name))?)
     }
@@ -222,6 +227,37 @@ impl DiskFile for File {
 
     fn sync(&self) -> io::Result<()> {
         self.sync_data()
+    }
+}
+
+/// A file that nobody else uses meanwhile.
+impl DiskFile for Flock<File> {
+    fn write_at(&self, parts: &[&[u8]], at: u64) -> io::Result<()> {
+        DiskFile::write_at(&**self, parts, at)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        DiskFile::read_at(&**self, buffer, at)
+    }
+
+    fn read_now(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        DiskFile::read_now(&**self, buffer, at)
+    }
+
+    fn extent(&self) -> io::Result<(u64, bool)> {
+        DiskFile::extent(&**self)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        DiskFile::set_len(&**self, len)
+    }
+
+    fn reserve(&self, from: u64, to: u64) -> io::Result<()> {
+        DiskFile::reserve(&**self, from, to)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        DiskFile::sync(&**self)
     }
 }
 

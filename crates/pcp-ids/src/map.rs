@@ -545,6 +545,27 @@ mod tests {
     }
 
     #[test]
+    fn what_a_process_that_was_killed_while_saving_has_left_goes_with_the_next_save() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/250.3");
+        let mut map = IdMap::load(Some(&path), 5).unwrap();
+        map.get_or_add("one").unwrap();
+        let left = path.with_file_name(pcp_files::temporary("250.3", 7));
+        std::fs::write(&left, "half a li").unwrap();
+        drop(map);
+        let mut map = IdMap::load(Some(&path), 5).unwrap();
+        assert_eq!(map.get("one"), Some(0));
+        map.save().unwrap();
+        let names = std::fs::read_dir(dir.path().join("deep")).unwrap();
+        assert_eq!(names.map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>(), ["250.3"]);
+        // What was put in its place is this process's alone, too.
+        assert!(matches!(IdMap::load(Some(&path), 5), Err(IdsError::InUse { .. })));
+        map.get_or_add("two").unwrap();
+        drop(map);
+        assert_eq!(IdMap::load(Some(&path), 5).unwrap().get("two"), Some(1));
+    }
+
+    #[test]
     fn an_id_that_waits_is_told_from_one_on_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("250.3");

@@ -37,6 +37,11 @@ impl Settling {
         self
     }
 
+    /// Whether there is nothing to wait for.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
     /// Returns when everything is on disk.
     ///
     /// # Errors
@@ -60,28 +65,31 @@ pub(crate) struct Store {
     len: u64,
     /// Whether its name survives a loss of power, or will when its [`Settling`] has finished.
     named: bool,
-    /// Of a file of the system: where it is, and the lock that keeps other processes away.
-    lock: Option<(PathBuf, Flock<File>)>,
+    /// Of a file of the system: where it is, and the file with the lock that keeps other processes away.
+    lock: Option<(PathBuf, Arc<Flock<File>>)>,
 }
 
 impl Store {
     /// The file at `path`, for this process alone; made, and its directory, if it is missing.
     pub(crate) fn lock(path: &Path) -> Result<Store, IdsError> {
         let fail = |source| IdsError::Io { path: path.to_owned(), source };
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if !dir.is_dir() {
-            fs::create_dir_all(dir).map_err(fail)?;
-            // The name of the directory is to be there, too, when that of the file is.
-            let above = dir.parent().and_then(|above| File::open(above).ok());
-            above.map_or(Ok(()), |above| above.sync_all()).map_err(fail)?;
-        }
-        let lock = locked(path)?;
-        pcp_files::sweep(path);
         let name = path.file_name().and_then(|name| name.to_str());
         let name = name.ok_or_else(|| fail(io::Error::other("a name that is no text")))?;
-        let mut store = Store::on(Arc::new(Directory::existing(dir).map_err(fail)?), name).map_err(fail)?;
-        store.lock = Some((path.to_owned(), lock));
-        Ok(store)
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let lock = match locked(path) {
+            Err(IdsError::File(error)) if error.kind() == io::ErrorKind::NotFound => {
+                fs::create_dir_all(dir).map_err(fail)?;
+                // The name of the directory is to be there, too, when that of the file is.
+                let above = dir.parent().and_then(|above| File::open(above).ok());
+                above.map_or(Ok(()), |above| above.sync_all()).map_err(fail)?;
+                locked(path)?
+            }
+            locked => locked?,
+        };
+        let file = Arc::new(lock);
+        let len = file.extent().map_err(fail)?.0;
+        let (disk, lock) = (Arc::new(Directory::of(dir)), Some((path.to_owned(), Arc::clone(&file))));
+        Ok(Store { disk, name: name.to_owned(), file, len, named: false, lock })
     }
 
     /// The file of this name on any disk, which nobody else uses; made if it is missing.
@@ -148,6 +156,10 @@ impl Store {
 
     /// Puts another file in its place, as a whole: readers, and a crash, see the old one or the new one.
     pub(crate) fn replace(&mut self, bytes: &[u8]) -> Result<(), IdsError> {
+        if let Some((path, _)) = &self.lock {
+            // What was left by a process that was killed in here: one file at most, as this is where they are made.
+            pcp_files::sweep(path);
+        }
         let random = RandomState::new().build_hasher().finish();
         let temporary = pcp_files::temporary(&self.name, random);
         let replaced = self.replace_by(&temporary, bytes);
@@ -164,7 +176,9 @@ impl Store {
         let file = self.disk.create(temporary).map_err(fail)?;
         file.write_at(&[bytes], 0).map_err(fail)?;
         let lock = match &self.lock {
-            Some((_, old)) => Some((path.clone(), successor(old, &path.with_file_name(temporary))?)),
+            Some((_, old)) => {
+                Some((path.clone(), Arc::new(successor(old, &path.with_file_name(temporary))?)))
+            }
             None => None,
         };
         file.sync().map_err(fail)?;

@@ -247,7 +247,7 @@ impl<S> Agent<S> {
             } else if indoms.insert(indom.serial, index).is_some() {
                 problems.push(format!("instance domain {id} twice"));
             }
-            check_help(&format!("instance domain {id}"), Topic::InDom(id), help, problems);
+            check_help(|| format!("instance domain {id}"), Topic::InDom(id), help, problems);
         }
         indoms
     }
@@ -270,7 +270,7 @@ impl<S> Agent<S> {
             if let Some(serial) = metric.indom.filter(|serial| !indoms.contains_key(serial)) {
                 problems.push(format!("metric {name}: no instance domain {}.{serial}", self.domain));
             }
-            check_help(&format!("metric {name}"), Topic::Metric(pmid), help, problems);
+            check_help(|| format!("metric {name}"), Topic::Metric(pmid), help, problems);
             let indom = metric.indom.map_or(InDom::NULL, |serial| InDom::new(self.domain, serial));
             let desc = Desc {
                 pmid,
@@ -291,11 +291,12 @@ impl<S> Agent<S> {
     }
 }
 
-fn check_help(what: &str, topic: Topic, help: &HelpTexts, problems: &mut Vec<String>) {
-    match help.get(topic) {
-        None => problems.push(format!("{what} has no help")),
-        Some(help) if help.oneline.is_empty() => problems.push(format!("{what} has no one-line help")),
-        Some(help) if help.text.trim().is_empty() => problems.push(format!("{what} has no long help text")),
-        Some(_) => {}
-    }
+fn check_help(what: impl Fn() -> String, topic: Topic, help: &HelpTexts, problems: &mut Vec<String>) {
+    let missing = match help.get(topic) {
+        None => "help",
+        Some(help) if help.oneline.is_empty() => "one-line help",
+        Some(help) if help.text.trim_ascii_start().is_empty() => "long help text",
+        Some(_) => return,
+    };
+    problems.push(format!("{} has no {missing}", what()));
 }

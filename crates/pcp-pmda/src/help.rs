@@ -8,9 +8,10 @@
 //! @ 250.0.2 text for a metric by number
 //! ```
 
-use std::collections::{HashMap, hash_map};
+use std::collections::hash_map;
 
 use pcp_model::{InDom, Pmid};
+use rustc_hash::FxHashMap;
 
 use super::pmns::{Name, NameTree};
 
@@ -70,7 +71,7 @@ pub(crate) enum Topic {
 pub(crate) struct HelpTexts {
     /// Those of all entries, one behind the other: to have some hundred strings takes longer, and twice the memory.
     texts: String,
-    entries: HashMap<Topic, Entry>,
+    entries: FxHashMap<Topic, Entry>,
 }
 
 /// Where the texts of an entry are.
@@ -104,7 +105,7 @@ pub(crate) fn parse(
     symbol: &str,
     names: &NameTree,
 ) -> Result<HelpTexts, HelpError> {
-    let mut help = HelpTexts { texts: String::with_capacity(source.len()), entries: HashMap::new() };
+    let mut help = HelpTexts { texts: String::with_capacity(source.len()), entries: FxHashMap::default() };
     // The entry whose long text is being read.
     let mut current: Option<&mut Entry> = None;
     for (index, line) in source.lines().enumerate() {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use pcp_ids::{IdMap, IdsError};
+use pcp_ids::{IdMap, IdsError, Settling};
 use pcp_model::{InDom, Inst};
 
 /// Serial of the id file, and of the instance domain, of the names of tokens.
@@ -69,12 +69,12 @@ pub struct Known {
 }
 
 impl TokenBook {
-    /// With the numbers on file.
-    pub(crate) fn load(dir: Option<&Path>, domain: u16) -> Result<TokenBook, IdsError> {
+    /// With the numbers on file, as [`IdMap::begin`].
+    pub(crate) fn begin(dir: Option<&Path>, domain: u16) -> Result<(TokenBook, Settling), IdsError> {
         let path = dir.map(|dir| dir.join(InDom::new(domain, TOKEN_SERIAL).to_string()));
-        let ids = IdMap::load(path.as_deref(), MAX_NAMES - 1)?;
+        let (ids, settling) = IdMap::begin(path.as_deref(), MAX_NAMES - 1)?;
         let names = Mutex::new(Names { ids, known: Vec::new(), unnumbered: Vec::new() });
-        Ok(TokenBook { names, generation: AtomicU64::new(0) })
+        Ok((TokenBook { names, generation: AtomicU64::new(0) }, settling))
     }
 
     /// Where it is counted what is done with tokens of a name. The number of one that is new is on disk before anybody is told of it;
@@ -148,10 +148,16 @@ impl Eq for TokenCounts {}
 mod tests {
     use super::*;
 
+    fn load(dir: Option<&Path>, domain: u16) -> Result<TokenBook, IdsError> {
+        let (book, settling) = TokenBook::begin(dir, domain)?;
+        settling.finish()?;
+        Ok(book)
+    }
+
     #[test]
     fn names_keep_their_numbers_and_counts() {
         let dir = tempfile::tempdir().expect("a directory");
-        let book = TokenBook::load(Some(dir.path()), 400).expect("nothing yet");
+        let book = load(Some(dir.path()), 400).expect("nothing yet");
         assert!(book.since(0).is_none());
         let [shop, mill] = ["shop", "mill"].map(|name| book.counts(name));
         shop.records(2, 1);
@@ -162,14 +168,14 @@ mod tests {
         assert_eq!(told, [(0, "shop"), (1, "mill")]);
         assert!(book.since(generation).is_none());
         drop(book);
-        let book = TokenBook::load(Some(dir.path()), 400).expect("two names");
+        let book = load(Some(dir.path()), 400).expect("two names");
         book.counts("mill");
         assert_eq!(book.since(0).expect("one").1[0].id, 1, "of those that count now only");
     }
 
     #[test]
     fn what_counts_before_it_has_a_number_is_told_once_it_has() {
-        let book = TokenBook::load(None, 400).expect("in memory");
+        let book = load(None, 400).expect("in memory");
         for n in 0..MAX_NAMES {
             book.counts(&n.to_string());
         }
@@ -180,7 +186,7 @@ mod tests {
         assert!(Arc::ptr_eq(&early, &book.counts("shop")), "one for all receivers");
         assert!(book.since(generation).is_none());
         // There is room again.
-        let other = TokenBook::load(None, 400).expect("in memory");
+        let other = load(None, 400).expect("in memory");
         let mut names = book.names.into_inner().expect("nobody else");
         names.ids = other.names.into_inner().expect("nobody else").ids;
         let book = TokenBook { names: Mutex::new(names), generation: AtomicU64::new(generation) };

@@ -230,9 +230,11 @@ impl Registry {
         let (types, of_types) = Names::load(config, config.max_types, &announce)?;
         let (fields, of_fields) = Names::load(config, config.max_fields.min(MAX_FIELDS), &announce)?;
         let (spans, of_spans) = Names::load(config, config.max_spans, &announce)?;
-        let tokens = TokenBook::load(config.dir.as_deref(), config.domain).map_err(|error| {
-            RegistryError::File { file: format!("{}.{TOKEN_SERIAL}", config.domain), error }
-        })?;
+        let (tokens, of_tokens) =
+            TokenBook::begin(config.dir.as_deref(), config.domain).map_err(|error| RegistryError::File {
+                file: format!("{}.{TOKEN_SERIAL}", config.domain),
+                error,
+            })?;
         let registry = Registry {
             domain: config.domain,
             sources,
@@ -266,7 +268,7 @@ impl Registry {
         registry.restore_sources()?;
         registry.keep_places();
         registry.announce_known()?;
-        let settling = of_sources.with(of_types).with(of_fields).with(of_spans);
+        let settling = of_sources.with(of_types).with(of_fields).with(of_spans).with(of_tokens);
         Ok((Arc::new(registry), definitions, settling))
     }
 

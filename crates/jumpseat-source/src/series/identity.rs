@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pcp_ids::{IdMap, IdsError, MAX_ID};
+use pcp_ids::{IdMap, IdsError, MAX_ID, Settling};
 use pcp_model::{InDom, Inst, Pmid, Semantics, Units, ValueType};
 use rustc_hash::FxHashMap;
 
@@ -40,16 +40,17 @@ pub(super) struct Form<'a> {
 }
 
 impl MetricIds {
-    pub(super) fn open(dir: Option<&Path>, domain: u16) -> Result<MetricIds, IdsError> {
+    /// As [`IdMap::begin`].
+    pub(super) fn begin(dir: Option<&Path>, domain: u16) -> Result<(MetricIds, Settling), IdsError> {
         let max = ITEMS * CLUSTERS.len() as i32 - 1;
-        let ids = IdMap::load(path(dir, domain, NAME_SERIAL).as_deref(), max)?;
+        let (ids, settling) = IdMap::begin(path(dir, domain, NAME_SERIAL).as_deref(), max)?;
         let mut names = <[BTreeSet<String>; 3]>::default();
         for (_, text) in ids.iter() {
             let name = text.split(' ').next().unwrap_or_default();
             let (branch, name) = Branch::of_marked(name);
             names[branch as usize].insert(name.to_owned());
         }
-        Ok(MetricIds { ids, names })
+        Ok((MetricIds { ids, names }, settling))
     }
 
     /// The PMID, without a domain, and the name below the root of the metric that is mapped to `name` and has this form; a new one
@@ -143,16 +144,20 @@ const PARTS: usize = 16;
 const HOUR: Duration = Duration::from_secs(3600);
 
 impl InstanceIds {
-    pub(super) fn open_all(
+    /// As [`IdMap::begin`].
+    pub(super) fn begin_all(
         dir: Option<&Path>,
         domain: u16,
         most: usize,
-    ) -> Result<[InstanceIds; 3], IdsError> {
-        let open = |serial| -> Result<InstanceIds, IdsError> {
-            let ids = IdMap::load(path(dir, domain, serial).as_deref(), MAX_ID)?;
+    ) -> Result<([InstanceIds; 3], Settling), IdsError> {
+        let mut settling = Settling::default();
+        let mut begin = |serial| -> Result<InstanceIds, IdsError> {
+            let (ids, its) = IdMap::begin(path(dir, domain, serial).as_deref(), MAX_ID)?;
+            settling = std::mem::take(&mut settling).with(its);
             Ok(InstanceIds { serial, ids, uses: FxHashMap::default(), most, given: 0, since: Instant::now() })
         };
-        Ok([open(SET_SERIAL)?, open(BUCKET_SERIAL)?, open(QUANTILE_SERIAL)?])
+        let ids = [begin(SET_SERIAL)?, begin(BUCKET_SERIAL)?, begin(QUANTILE_SERIAL)?];
+        Ok((ids, settling))
     }
 
     /// The instance of a name, if it has one.

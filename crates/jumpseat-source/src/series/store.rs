@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use jumpseat_wire::series::Form as Told;
-use pcp_ids::IdsError;
+use pcp_ids::{IdsError, Settling};
 use pcp_model::{Inst, Semantics, Units, ValueType};
 use rustc_hash::FxHashMap;
 
@@ -223,10 +223,28 @@ impl Series {
         dir: Option<&Path>,
         wake: Wake,
     ) -> Result<(Series, Batches), IdsError> {
+        let (series, batches, settling) = Series::open_unsettled(config, domain, dir, wake)?;
+        settling.finish()?;
+        Ok((series, batches))
+    }
+
+    /// The same for who has other things to do meanwhile: no id may be given to anybody before [`Settling::finish`] has returned.
+    ///
+    /// # Errors
+    /// As [`Series::open`].
+    pub fn open_unsettled(
+        config: SeriesConfig,
+        domain: u16,
+        dir: Option<&Path>,
+        wake: Wake,
+    ) -> Result<(Series, Batches, Settling), IdsError> {
         let (outgoing, batches) = batch::channel();
+        let (metric_ids, of_metrics) = MetricIds::begin(dir, domain)?;
+        let (instance_ids, of_instances) =
+            InstanceIds::begin_all(dir, domain, config.max_series as usize * EVER)?;
         let store = Store {
-            metric_ids: MetricIds::open(dir, domain)?,
-            instance_ids: InstanceIds::open_all(dir, domain, config.max_series as usize * EVER)?,
+            metric_ids,
+            instance_ids,
             config,
             metrics: Vec::new(),
             by_pmid: FxHashMap::default(),
@@ -249,7 +267,7 @@ impl Series {
             wake,
             limits: Arc::default(),
         };
-        Ok((series, batches))
+        Ok((series, batches, of_metrics.with(of_instances)))
     }
 
     /// Puts other limits into effect with the next session; what is there stays. Does not wait for a session.

@@ -251,28 +251,32 @@ fn without_comments(source: &str) -> Result<String, usize> {
 /// See [`Line::text`].
 fn tidy(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.trim_start().chars() {
-        let after_blank = out.ends_with(|last: char| last.is_ascii_whitespace());
-        match c {
-            c if c.is_ascii_whitespace() && (after_blank || out.ends_with(':')) => {}
-            ':' => {
-                out.truncate(out.trim_end().len());
-                out.push(c);
-            }
-            c => out.push(c),
+    let mut rest = text.trim_start();
+    while let Some(at) = rest.bytes().position(|byte| byte == b':' || byte.is_ascii_whitespace()) {
+        let (before, from) = rest.split_at(at);
+        let (mark, after) = from.split_at(1);
+        out.push_str(before);
+        if mark == ":" {
+            out.truncate(out.trim_end().len());
+            out.push_str(mark);
+        } else if !out.ends_with(|last: char| last == ':' || last.is_ascii_whitespace()) {
+            out.push_str(mark);
         }
+        rest = after;
     }
+    out.push_str(rest);
     out
 }
 
 /// Replaces whole words of letters, digits and `_`; replacements are not looked at again.
 fn substitute<'a>(text: &str, replace: &impl Fn(&str) -> Option<&'a str>) -> String {
-    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(first) = rest.chars().next() {
+    while let Some(first) = rest.bytes().next() {
+        // A character of several bytes has none that is one of a word.
         let same = is_word(first);
-        let end = rest.find(|c| is_word(c) != same).unwrap_or(rest.len());
+        let end = rest.bytes().position(|byte| is_word(byte) != same).unwrap_or(rest.len());
         let (part, after) = rest.split_at(end);
         out.push_str(if same { replace(part).unwrap_or(part) } else { part });
         rest = after;

@@ -1,9 +1,10 @@
 //! A set of dotted names with their PMIDs, looked up both ways.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use pcp_model::Pmid;
+use rustc_hash::FxHashMap;
 
 /// What a dotted name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub(crate) struct NameTree {
     leaves: BTreeMap<String, Leaf>,
     /// Nodes that have a block of their own; other nodes exist by the names below them.
     nodes: BTreeSet<String>,
-    by_local: HashMap<u32, Vec<String>>,
+    by_local: FxHashMap<u32, Vec<String>>,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_channel::{Receiver, SendError, Sender, bounded, unbounded};
 use nix::sys::signal::{SigSet, SigmaskHow};
-use pcp_ids::{IdMap, IdsError};
+use pcp_ids::{IdMap, IdsError, Settling};
 use pcp_model::Inst;
 use pcp_net::Worker;
 
@@ -61,6 +61,8 @@ enum Keep {
 /// Numbers on a file, which a thread gives.
 struct OnFile {
     ids: Arc<Mutex<IdMap>>,
+    /// What the thread waits for first: no number of the file is told before.
+    settling: Settling,
     wake: Arc<dyn Fn() + Send + Sync>,
     /// The thread, once there was a name: it ends when this goes.
     thread: Option<Thread>,
@@ -86,8 +88,9 @@ impl Namer {
     /// # Errors
     /// The file cannot be used.
     pub(crate) fn on_file(path: &Path, wake: Arc<dyn Fn() + Send + Sync>) -> Result<Namer, IdsError> {
-        let ids = Arc::new(Mutex::new(IdMap::load(Some(path), MAX_NAMES - 1)?));
-        let file = Box::new(OnFile { ids, wake, thread: None, has_complained: false });
+        let (ids, settling) = IdMap::begin(Some(path), MAX_NAMES - 1)?;
+        let ids = Arc::new(Mutex::new(ids));
+        let file = Box::new(OnFile { ids, settling, wake, thread: None, has_complained: false });
         let (tell, told) = unbounded();
         Ok(Namer { keep: Keep::File(file), told, tell, under_way: 0 })
     }
@@ -144,13 +147,17 @@ impl OnFile {
         }
     }
 
-    fn start(&self, tell: Sender<Told>) -> io::Result<Thread> {
+    fn start(&mut self, tell: Sender<Told>) -> io::Result<Thread> {
+        let settling = std::mem::take(&mut self.settling);
         let (ids, wake) = (Arc::clone(&self.ids), Arc::clone(&self.wake));
         let (ask, asked) = unbounded::<(Ticket, String)>();
         let (end, ended) = bounded::<()>(0);
         let mut end = Some(end);
         let work = move || {
             let mut complaints = 0;
+            let settled = settling.finish().inspect_err(|error| {
+                tracing::warn!("series have no instances until the agent is started anew: {error}");
+            });
             loop {
                 let (ticket, name) = crossbeam_channel::select_biased! {
                     recv(ended) -> _ => return,
@@ -160,14 +167,17 @@ impl OnFile {
                     },
                 };
                 // Only this thread has them, once it is there.
-                let inst = ids.lock().unwrap_or_else(PoisonError::into_inner).get_or_add(&name);
-                let inst = inst.inspect_err(|error| {
-                    if complaints < COMPLAINTS {
-                        complaints += 1;
-                        tracing::warn!("the series {name} has no instance: {error}");
-                    }
+                let number = || ids.lock().unwrap_or_else(PoisonError::into_inner).get_or_add(&name);
+                let inst = settled.is_ok().then(number).and_then(|inst| {
+                    inst.inspect_err(|error| {
+                        if complaints < COMPLAINTS {
+                            complaints += 1;
+                            tracing::warn!("the series {name} has no instance: {error}");
+                        }
+                    })
+                    .ok()
                 });
-                if tell.send(Told { ticket, name, inst: inst.ok() }).is_err() {
+                if tell.send(Told { ticket, name, inst }).is_err() {
                     return;
                 }
                 wake();
