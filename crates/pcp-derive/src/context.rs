@@ -9,6 +9,7 @@
 //! What needs metrics (binding and fetching) is asked of a context that is [attached](DerivedContext::attach)
 //! to a source of them for that time; all else of the context itself.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -40,6 +41,8 @@ const MAX_AHEAD: usize = 1024;
 /// A derived metric in a context.
 #[derive(Debug)]
 struct Metric {
+    /// As the definition has it.
+    pmid: Pmid,
     definition: Arc<Definition>,
     scope: Scope,
     state: State,
@@ -96,6 +99,8 @@ impl AddError {
 pub struct DerivedContext {
     metrics: Vec<Metric>,
     by_pmid: FxHashMap<Pmid, usize>,
+    /// The place that was found last: whoever asks for many asks mostly in their order, and finds the next one beside it.
+    last: Cell<usize>,
     /// The metric that a name stands for.
     by_name: HashMap<Arc<str>, usize>,
     /// Names of the context's own definitions.
@@ -219,7 +224,7 @@ impl DerivedContext {
 
     /// Whether there is a derived metric of this PMID in this context, bound or not.
     pub fn knows(&self, pmid: Pmid) -> bool {
-        self.by_pmid.contains_key(&pmid)
+        self.place(pmid).is_some()
     }
 
     /// Bytes that the context holds for values of earlier fetches.
@@ -227,9 +232,21 @@ impl DerivedContext {
         self.machine.history_bytes()
     }
 
+    /// The place of a metric.
+    fn place(&self, pmid: Pmid) -> Option<usize> {
+        let last = self.last.get();
+        let beside = self.metrics.get(last..).unwrap_or_default().iter().take(2);
+        let at = match beside.map(|metric| metric.pmid).position(|found| found == pmid) {
+            Some(behind) => last + behind,
+            None => *self.by_pmid.get(&pmid)?,
+        };
+        self.last.set(at);
+        Some(at)
+    }
+
     /// The place of a metric that is bound.
     pub(super) fn bound_at(&self, pmid: Pmid) -> Option<usize> {
-        let at = *self.by_pmid.get(&pmid)?;
+        let at = self.place(pmid)?;
         matches!(self.metrics.get(at)?.state, State::Bound(..)).then_some(at)
     }
 
@@ -238,7 +255,7 @@ impl DerivedContext {
     }
 
     fn metric(&self, pmid: Pmid) -> Option<&Metric> {
-        let metric = self.metrics.get(*self.by_pmid.get(&pmid)?);
+        let metric = self.metrics.get(self.place(pmid)?);
         debug_assert!(metric.is_some(), "places are those of metrics that are there");
         metric
     }
@@ -270,9 +287,9 @@ impl DerivedContext {
         for definition in registry.definitions() {
             if !present.contains(&definition.pmid) {
                 let masked = self.own.contains(&definition.name);
-                let (definition, scope) = (definition.clone(), Scope::Global);
+                let (pmid, definition, scope) = (definition.pmid, definition.clone(), Scope::Global);
                 let state = State::Unbound;
-                self.metrics.push(Metric { definition, scope, state, masked, expected: false });
+                self.metrics.push(Metric { pmid, definition, scope, state, masked, expected: false });
             }
         }
     }
@@ -285,7 +302,7 @@ impl DerivedContext {
         self.by_name.reserve(self.metrics.len());
         // The first of a name wins: definitions do not change what a name means by coming later.
         for (at, metric) in self.metrics.iter().enumerate() {
-            self.by_pmid.entry(metric.definition.pmid).or_insert(at);
+            self.by_pmid.entry(metric.pmid).or_insert(at);
             if !metric.masked {
                 self.by_name.entry(metric.definition.name.clone()).or_insert(at);
             }
@@ -362,7 +379,7 @@ impl Attached<'_> {
         context.by_name.insert(definition.name.clone(), at);
         context.by_pmid.insert(pmid, at);
         let (scope, state) = (Scope::Context, State::Unbound);
-        context.metrics.push(Metric { definition, scope, state, masked: false, expected: false });
+        context.metrics.push(Metric { pmid, definition, scope, state, masked: false, expected: false });
         self.bind(at);
         match self.state(at) {
             Some(State::Broken(error)) if error.add_text(self.context.dialect.level).is_some() => {
@@ -390,7 +407,7 @@ impl Attached<'_> {
     }
 
     fn usable(&mut self, pmid: Pmid) -> Result<&Bound, PmError> {
-        let at = *self.context.by_pmid.get(&pmid).ok_or(PmError::PMID)?;
+        let at = self.context.place(pmid).ok_or(PmError::PMID)?;
         if self.context.metrics.get(at).is_some_and(|metric| metric.masked) {
             return Err(PmError::PMID);
         }
@@ -406,7 +423,7 @@ impl Attached<'_> {
     /// # Errors
     /// Why it does not bind; `None` if there is no such metric or a real one of its name.
     pub fn binding(&mut self, pmid: Pmid) -> Result<Arc<Bound>, Option<BindError>> {
-        let at = *self.context.by_pmid.get(&pmid).ok_or(None)?;
+        let at = self.context.place(pmid).ok_or(None)?;
         self.bind(at);
         match self.state(at) {
             Some(State::Bound(bound, _)) => Ok(bound.clone()),
@@ -421,7 +438,7 @@ impl Attached<'_> {
         let asked = wanted.clone();
         let mut present: HashSet<Pmid> = asked.iter().copied().collect();
         for pmid in asked {
-            let Some(&at) = self.context.by_pmid.get(&pmid) else {
+            let Some(at) = self.context.place(pmid) else {
                 continue;
             };
             self.bind(at);
@@ -556,7 +573,7 @@ impl Names for Attached<'_> {
     }
 
     fn derived(&mut self, pmid: Pmid) -> Result<Arc<Bound>, NotBound> {
-        let at = *self.context.by_pmid.get(&pmid).ok_or(NotBound::Broken)?;
+        let at = self.context.place(pmid).ok_or(NotBound::Broken)?;
         // Each level is a few frames of the stack: the one recursion there is.
         if self.context.binding.len() >= MAX_NESTING {
             return Err(NotBound::TooDeep);

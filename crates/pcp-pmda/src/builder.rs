@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rustc_hash::FxHashMap;
 
 use super::call::{ClientId, Grants};
-use super::core::{ClientEndFn, Core, ForeignFn, GenerationFn, Parts, PmcdFns};
+use super::core::{ClientEndFn, Core, ForeignFn, GenerationFn, MAX_SUBTREES, Parts, PmcdFns};
 use super::help::{self, HelpError, HelpTexts, Topic};
 use super::indom::{Indom, Instances};
 use super::labels::{LabelFn, LabelList, LabelSubject};
@@ -211,6 +211,9 @@ impl<S> Agent<S> {
             if self.subtrees[..index].iter().any(|(name, _)| name == root) {
                 problems.push(format!("two subtrees for {root}"));
             }
+        }
+        if self.subtrees.len() > MAX_SUBTREES {
+            problems.push(format!("more than {MAX_SUBTREES} subtrees"));
         }
         if !problems.is_empty() {
             return Err(BuildError::Parts { agent: self.name, problems });

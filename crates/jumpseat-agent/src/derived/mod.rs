@@ -72,8 +72,8 @@ pub(crate) struct Derived {
     binder: DerivedContext,
     /// By name below the root.
     entries: BTreeMap<String, Arc<Entry>>,
-    /// The same by their numbers: each value that is fetched asks for one.
-    by_pmid: FxHashMap<u32, Arc<Entry>>,
+    /// The same by their numbers: each value that is fetched asks for one, mostly for that behind the one before it.
+    by_id: Vec<Option<Listed>>,
     sessions: Sessions,
     /// The agent's own history.
     shared: SharedHistory,
@@ -102,6 +102,14 @@ pub(crate) struct Entry {
     pub status: Status,
 }
 
+/// A definition, with what a fetch asks of it beside it.
+#[derive(Clone, Debug)]
+struct Listed {
+    entry: Arc<Entry>,
+    /// The entry's.
+    status: Status,
+}
+
 /// Whether a definition can be used.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Status {
@@ -116,6 +124,16 @@ pub(crate) enum Status {
     Waiting,
     /// Why not.
     Refused(String),
+}
+
+impl Status {
+    /// The descriptor, if there is one.
+    pub(crate) fn desc(&self) -> Option<Desc> {
+        match *self {
+            Status::Usable { desc, .. } => Some(desc),
+            Status::Waiting | Status::Refused(_) => None,
+        }
+    }
 }
 
 /// How many definitions stand how.
@@ -144,7 +162,7 @@ impl Derived {
             registry: Arc::new(Registry::new(dialect)),
             binder: DerivedContext::new(),
             entries: BTreeMap::new(),
-            by_pmid: FxHashMap::default(),
+            by_id: Vec::new(),
             sessions: Sessions::default(),
             shared: SharedHistory::default(),
             window: config.history.0,
@@ -310,7 +328,7 @@ impl Derived {
         }
         // What the engine would log is in the status, in words of this agent.
         self.binder.take_messages();
-        self.by_pmid = self.entries.values().map(|entry| (entry.pmid.local(), Arc::clone(entry))).collect();
+        self.by_id = listed(self.entries.values());
         if seen(&before) != seen(&self.entries) {
             self.generation += 1;
         }
@@ -364,9 +382,10 @@ impl Derived {
     /// What the definitions that clients want need.
     fn needs(&mut self) -> Needs {
         let mut all = Needs::default();
-        let by_pmid = &self.by_pmid;
+        let by_id = &self.by_id;
         for local in self.foreign.interesting() {
-            let status = by_pmid.get(&local).map(|entry| &entry.status);
+            let status =
+                place(local).and_then(|place| by_id.get(place)?.as_ref()).map(|listed| &listed.status);
             if let Some(Status::Usable { needs: Some(needs), .. }) = status {
                 all.operands.extend(&needs.operands);
                 all.own.extend(&needs.own);
@@ -394,7 +413,16 @@ impl Derived {
 
     /// The definition of a metric.
     pub(crate) fn entry(&self, pmid: Pmid) -> Option<&Entry> {
-        self.by_pmid.get(&pmid.local()).map(|entry| &**entry)
+        self.listed(pmid).map(|listed| &*listed.entry)
+    }
+
+    /// Whether a metric can be used.
+    pub(crate) fn status(&self, pmid: Pmid) -> Option<&Status> {
+        self.listed(pmid).map(|listed| &listed.status)
+    }
+
+    fn listed(&self, pmid: Pmid) -> Option<&Listed> {
+        self.by_id.get(place(pmid.local())?)?.as_ref()
     }
 
     /// Begins to compute a metric for a client. What comes out must be [given back](Derived::end).
@@ -402,7 +430,7 @@ impl Derived {
     /// # Errors
     /// The error of the value set: the definition cannot be used (yet), or there is no memory for another client.
     pub(crate) fn begin(&mut self, call: &Call<'_>) -> Result<Computation, PmError> {
-        let (definition, needs) = match &self.entry(call.pmid).ok_or(PmError::PMID)?.status {
+        let (definition, needs) = match self.status(call.pmid).ok_or(PmError::PMID)? {
             Status::Usable { engine, needs, .. } => (*engine, needs.clone()),
             Status::Waiting => return Err(PmError::AGAIN),
             Status::Refused(_) => return Err(PmError::BADDERIVE),
@@ -493,10 +521,7 @@ impl OwnOperands {
 impl Entry {
     /// The metric's descriptor, if it can be used.
     pub(crate) fn desc(&self) -> Option<Desc> {
-        match self.status {
-            Status::Usable { desc, .. } => Some(desc),
-            Status::Waiting | Status::Refused(_) => None,
-        }
+        self.status.desc()
     }
 
     fn log_refusal(&self, name: &str) {
@@ -509,6 +534,22 @@ impl Entry {
 /// What a client sees of definitions without asking for values.
 fn seen(entries: &BTreeMap<String, Arc<Entry>>) -> Vec<(Pmid, Option<Desc>)> {
     entries.values().map(|entry| (entry.pmid, entry.desc())).collect()
+}
+
+/// Definitions at the places of their numbers.
+fn listed<'a>(entries: impl Iterator<Item = &'a Arc<Entry>>) -> Vec<Option<Listed>> {
+    let mut all: Vec<Option<Listed>> = Vec::new();
+    for entry in entries {
+        let Some(place) = place(entry.pmid.local()) else { continue };
+        all.resize(all.len().max(place + 1), None);
+        all[place] = Some(Listed { entry: Arc::clone(entry), status: entry.status.clone() });
+    }
+    all
+}
+
+/// The number of a metric's name, by its PMID without a domain.
+fn place(local: u32) -> Option<usize> {
+    local.checked_sub(derived_pmid(0).local()).map(|place| place as usize)
 }
 
 #[cfg(test)]

@@ -36,11 +36,11 @@ impl Subtree<State> for DerivedMetrics {
     }
 
     fn desc(&self, state: &State, pmid: Pmid) -> Option<Desc> {
-        state.derived.entry(pmid)?.desc()
+        state.derived.status(pmid)?.desc()
     }
 
     fn desc_error(&self, state: &State, pmid: Pmid) -> PmError {
-        match state.derived.entry(pmid).map(|entry| &entry.status) {
+        match state.derived.status(pmid) {
             Some(Status::Waiting) => PmError::AGAIN,
             _ => PmError::BADDERIVE,
         }

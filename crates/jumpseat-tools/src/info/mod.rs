@@ -265,6 +265,8 @@ struct Info {
     batch: usize,
     /// Names and types of event parameters.
     parameters: HashMap<Pmid, Parameter>,
+    /// Room for a line of the report.
+    line: Vec<u8>,
     /// Whether an operand is nothing known.
     failed: bool,
     /// How the tool was called.
@@ -296,6 +298,7 @@ fn report(call: Call, words: Vec<String>) -> Result<ExitCode, ExitCode> {
         labels: Labels::new(ready.call.pcp),
         names: Vec::new(),
         parameters: HashMap::new(),
+        line: Vec::new(),
         failed: false,
         call: ready.call.clone(),
     };

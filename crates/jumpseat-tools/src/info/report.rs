@@ -1,6 +1,7 @@
 //! The text about a metric or an instance domain.
 
 use std::borrow::Cow;
+use std::io::Write as _;
 
 use pcp_client::{TextLevel, TextTarget};
 use pcp_model::{Desc, InDom, Inst, Level, PmError, Semantics, ValueType};
@@ -166,13 +167,20 @@ impl Info {
     /// One value. False if it is of no use, as its instance is gone.
     fn value(&mut self, metric: &Metric<'_>, inst: Inst, value: ValueRef<'_>) -> bool {
         let indom = metric.indom();
-        if indom == InDom::NULL {
-            put!(self.inquiry.out, "    ");
-        } else {
+        let mut line = std::mem::take(&mut self.line);
+        line.clear();
+        line.extend_from_slice(b"    ");
+        if indom != InDom::NULL {
             match self.inquiry.instances.name(&mut self.inquiry.context, indom, inst) {
-                Ok(name) => put!(self.inquiry.out, "    inst [{inst} or \"{name}\"] "),
+                Ok(name) => {
+                    // Writing to a Vec does not fail.
+                    let _ = write!(line, "inst [{inst} or \"");
+                    line.extend_from_slice(name.as_bytes());
+                    line.extend_from_slice(b"\"] ");
+                }
                 Err(_) if self.wanted.fetch_all => {
                     put!(self.inquiry.out, "    inst [{inst} \"DISAPPEARED\"]\n");
+                    self.line = line;
                     return false;
                 }
                 Err(error) => {
@@ -180,17 +188,19 @@ impl Info {
                     let error = if self.inquiry.origin.is_some() { PmError::INST } else { error };
                     put!(
                         self.inquiry.out,
-                        "pmNameIndom: indom={indom} inst={inst}: {}\n    inst [{inst}] ",
+                        "pmNameIndom: indom={indom} inst={inst}: {}\n",
                         error.at(self.call.level)
                     );
+                    let _ = write!(line, "inst [{inst}] ");
                 }
             }
         }
-        let mut text = b"value ".to_vec();
+        line.extend_from_slice(b"value ");
         let options = values::print_options(1, self.call.level);
-        values::print(value, metric.value_type(), options, &self.inquiry.clock, &mut text);
-        text.push(b'\n');
-        self.inquiry.out.bytes(&text);
+        values::print(value, metric.value_type(), options, &self.inquiry.clock, &mut line);
+        line.push(b'\n');
+        self.inquiry.out.bytes(&line);
+        self.line = line;
         true
     }
 

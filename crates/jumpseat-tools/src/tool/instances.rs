@@ -1,7 +1,8 @@
 //! Instances, asked for once a run, and in archives once at each of the times that metrics are shown at in turn.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
+use hashbrown::HashMap;
 use pcp_client::{ClientError, Context};
 use pcp_model::{InDom, Inst, Instance, PmError, Timestamp};
 
@@ -24,7 +25,14 @@ pub(crate) struct Instances {
 struct Domain {
     /// In the order of the source.
     ids: Result<Vec<Inst>, PmError>,
-    names: HashMap<Inst, Result<String, PmError>>,
+    /// Their names.
+    names: Vec<String>,
+    /// The place of the instance that was asked for last. Values come in the order of instances mostly.
+    last: usize,
+    /// Where each is; nothing as long as the order is that of their numbers.
+    places: HashMap<Inst, usize>,
+    /// Names of others.
+    others: HashMap<Inst, Result<String, PmError>>,
 }
 
 impl Instances {
@@ -59,12 +67,13 @@ impl Instances {
     /// The source's.
     pub(crate) fn name(&mut self, context: &mut Context, indom: InDom, inst: Inst) -> Result<&str, PmError> {
         let domain = self.domain(context, indom);
-        let name = domain
-            .names
-            .entry(inst)
-            // It has come since, or the agent names more than it lists.
-            .or_insert_with(|| context.instance_name(indom, inst).map_err(|error| error.code()));
-        match name {
+        if let Some(place) = domain.place(inst) {
+            domain.last = place;
+            return Ok(domain.names.get(place).map_or("", String::as_str));
+        }
+        // It has come since, or the agent names more than it lists.
+        let ask = || context.instance_name(indom, inst).map_err(|error| error.code());
+        match domain.others.entry(inst).or_insert_with(ask) {
             Ok(name) => Ok(name),
             Err(error) => Err(*error),
         }
@@ -82,12 +91,66 @@ impl Instances {
 
 impl Domain {
     fn new(instances: Result<Vec<Instance>, ClientError>) -> Domain {
-        match instances {
-            Ok(instances) => Domain {
-                ids: Ok(instances.iter().map(|instance| instance.id).collect()),
-                names: instances.into_iter().map(|instance| (instance.id, Ok(instance.name))).collect(),
-            },
-            Err(error) => Domain { ids: Err(error.code()), names: HashMap::new() },
+        let (ids, names) = match instances {
+            Ok(instances) => {
+                let (ids, names): (Vec<Inst>, _) =
+                    instances.into_iter().map(|instance| (instance.id, instance.name)).unzip();
+                (Ok(ids), names)
+            }
+            Err(error) => (Err(error.code()), Vec::new()),
+        };
+        let places = match &ids {
+            Ok(ids) if !ids.is_sorted_by(|one, next| one < next) => {
+                ids.iter().enumerate().map(|(place, id)| (*id, place)).collect()
+            }
+            _ => HashMap::new(),
+        };
+        Domain { ids, names, last: 0, places, others: HashMap::new() }
+    }
+
+    /// Where an instance is among those that the source has listed.
+    fn place(&self, inst: Inst) -> Option<usize> {
+        let ids = self.ids.as_deref().ok()?;
+        if !self.places.is_empty() {
+            return self.places.get(&inst).copied();
         }
+        let behind = ids.get(self.last..)?.iter().take(2).position(|id| *id == inst);
+        behind.map(|behind| self.last + behind).or_else(|| ids.binary_search(&inst).ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instances_are_found_in_any_order() {
+        let domain = |ids: &[Inst]| {
+            let instance = |&id: &Inst| Instance { id, name: format!("name {id}") };
+            Domain::new(Ok(ids.iter().map(instance).collect()))
+        };
+        let found = |domain: &mut Domain, inst: Inst| {
+            let place = domain.place(inst)?;
+            domain.last = place;
+            Some(domain.names[place].clone())
+        };
+        for ids in [&[][..], &[7], &[0, 1, 2, 3, 9, 400], &[9, 3, 400, 0, 2, 1], &[1, 2, 3, 0], &[-5, 0, 5]] {
+            let mut domain = domain(ids);
+            let backward = ids.iter().rev();
+            for &inst in ids.iter().chain(backward).chain(ids.iter().step_by(2)).chain(ids) {
+                assert_eq!(found(&mut domain, inst), Some(format!("name {inst}")), "{ids:?}");
+                assert_eq!(found(&mut domain, 5_000), None);
+            }
+        }
+        // What a source lists twice has the name that came last, wherever one looks from.
+        let twice = [(1, "one"), (1, "again"), (2, "two")];
+        let instance = |(id, name): (Inst, &str)| Instance { id, name: name.to_owned() };
+        let mut twice = Domain::new(Ok(twice.into_iter().map(instance).collect()));
+        for inst in [1, 2, 1, 1] {
+            let name = if inst == 1 { "again" } else { "two" };
+            assert_eq!(found(&mut twice, inst).as_deref(), Some(name));
+        }
+        let mut failed = Domain::new(Err(ClientError::Pcp(PmError::INDOM)));
+        assert_eq!(found(&mut failed, 1), None);
     }
 }

@@ -1,6 +1,8 @@
 //! Bound definitions to programs.
 
-use super::{Instruction, Keeps, Machine, Operation, Program, Slot, SlotId};
+use smallvec::SmallVec;
+
+use super::{Instruction, Keeps, Machine, Operation, Program, Slot, SlotId, WITHIN};
 use crate::bind::{Bound, Fact};
 use crate::functions::{Call, CallNode, Evaluate, OnError};
 use crate::meta::Meta;
@@ -17,7 +19,7 @@ pub(super) fn compile(machine: &mut Machine, bound: &Bound) -> Program {
         machine,
         bound,
         nodes: Vec::with_capacity(bound.nodes.len()),
-        instructions: Vec::with_capacity(bound.nodes.len()),
+        instructions: SmallVec::with_capacity(bound.nodes.len()),
         used: Vec::with_capacity(bound.nodes.len()),
     };
     let result = compiler.run();
@@ -39,7 +41,7 @@ struct Compiler<'a> {
     bound: &'a Bound,
     /// Nothing for nodes that are not evaluated.
     nodes: Vec<Option<Compiled>>,
-    instructions: Vec<Instruction>,
+    instructions: SmallVec<[Instruction; WITHIN]>,
     used: Vec<SlotId>,
 }
 
@@ -177,7 +179,7 @@ impl Compiler<'_> {
     fn operands_are_shared(&self, operation: &Operation) -> bool {
         // What is made of values with a history has that history, too; and slots of one definition must not be
         // found by another's, or the first would be advanced by both.
-        let shared = |id: SlotId| self.machine.slots.get(id).is_some_and(|slot| slot.shared);
+        let shared = |id: SlotId| self.machine.slots.get(id as usize).is_some_and(|slot| slot.shared);
         match *operation {
             Operation::Operand(..) | Operation::Constant(..) | Operation::Empty(_) => true,
             Operation::BadConstant | Operation::Instance(_) => false,
@@ -200,7 +202,7 @@ impl Compiler<'_> {
             Some(slot) => slot,
             None => self.make(operation, evaluator, shared, self.meta(id).value_type),
         };
-        match self.machine.slots.get_mut(slot) {
+        match self.machine.slots.get_mut(slot as usize) {
             Some(slot) => slot.users += 1,
             None => debug_assert!(false, "slots are never taken away"),
         }
@@ -238,7 +240,7 @@ impl Compiler<'_> {
         };
         let slots = &mut self.machine.slots;
         // A slot that was given back first, so that reloading definitions over and over takes no more memory.
-        let free = self.machine.free.pop().and_then(|id| Some((id, slots.get_mut(id)?)));
+        let free = self.machine.free.pop().and_then(|id| Some((id, slots.get_mut(id as usize)?)));
         let id = match free {
             Some((id, free)) => {
                 *free = slot;
@@ -246,7 +248,7 @@ impl Compiler<'_> {
             }
             None => {
                 slots.push(slot);
-                slots.len() - 1
+                (slots.len() - 1) as SlotId
             }
         };
         if let Some(key) = key {

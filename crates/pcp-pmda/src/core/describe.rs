@@ -96,7 +96,7 @@ impl<S> Core<S> {
     fn labels_of(&self, subject: LabelSubject) -> Result<Vec<Label>, PmError> {
         let mut list = LabelList::new(subject.kind());
         match subject {
-            LabelSubject::Item(pmid) if self.dynamic.contains_key(&pmid.local()) => {
+            LabelSubject::Item(pmid) if self.dynamic.get(pmid).is_some() => {
                 self.dynamic_of(pmid)?.subtree.labels(&self.state, pmid, &mut list)?;
             }
             // Unknown metrics and domains have no labels, which is no error (`docs/pcp/wire.md` 17.1).
@@ -112,8 +112,8 @@ impl<S> Core<S> {
     }
 
     fn dynamic_of(&self, pmid: Pmid) -> Result<&Dynamic<S>, PmError> {
-        let at = self.dynamic.get(&pmid.local()).ok_or(PmError::PMID)?;
-        self.subtrees.get(*at).ok_or(PmError::PMID)
+        let at = self.dynamic.get(pmid).ok_or(PmError::PMID)?;
+        self.subtrees.get(at).ok_or(PmError::PMID)
     }
 }
 

@@ -68,7 +68,7 @@ impl<S> Core<S> {
             own.write(index, &call, &mut set)?;
             return set.outcome();
         }
-        let at = *dynamic.get(&pmid.local()).ok_or(PmError::PMID)?;
+        let at = dynamic.get(pmid).ok_or(PmError::PMID)?;
         let dynamic = subtrees.get(at).ok_or(PmError::PMID)?;
         let desc = dynamic.desc(own.state, pmid, domain)?;
         call.indom = desc.indom;

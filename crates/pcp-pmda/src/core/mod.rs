@@ -10,6 +10,7 @@ mod clients;
 mod describe;
 mod fetch;
 mod names;
+mod owners;
 mod parts;
 mod serve;
 mod store;
@@ -29,8 +30,10 @@ use crate::subtree::Subtree;
 use pcp_model::{Desc, Inst, Timestamp};
 
 use clients::Clients;
+use owners::Owners;
 
 pub(crate) use fetch::sendable;
+pub(crate) use owners::MAX_SUBTREES;
 pub(crate) use parts::{ClientEndFn, ForeignFn, GenerationFn, Parts, PmcdFns};
 pub(crate) use serve::Serve;
 
@@ -70,8 +73,8 @@ pub struct Core<S> {
     indoms: Vec<Indom<S>>,
     indom_table: HashMap<u32, usize>,
     subtrees: Vec<Dynamic<S>>,
-    /// Which subtree a dynamic metric is in, by [`pcp_model::Pmid::local`].
-    dynamic: FxHashMap<u32, usize>,
+    /// Which subtree a dynamic metric is in.
+    dynamic: Owners,
     names_generation: u64,
     labels: Option<LabelFn<S>>,
     label_generation: Option<GenerationFn<S>>,
@@ -118,7 +121,7 @@ impl<S> Core<S> {
             indoms: parts.indoms,
             indom_table: parts.indom_table,
             subtrees: subtrees.collect(),
-            dynamic: FxHashMap::default(),
+            dynamic: Owners::default(),
             names_generation: 0,
             labels: parts.labels,
             label_generation: parts.label_generation,

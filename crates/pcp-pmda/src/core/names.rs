@@ -34,7 +34,7 @@ impl<S> Core<S> {
             return Err(PmError::PMID);
         }
         let mut names = self.names.names_of(pmid).to_vec();
-        if let Some(subtree) = self.dynamic.get(&pmid.local()).and_then(|&at| self.subtrees.get(at)) {
+        if let Some(subtree) = self.dynamic.get(pmid).and_then(|at| self.subtrees.get(at)) {
             let known = subtree.names.names_of(pmid).iter().chain(subtree.unlisted.names_of(pmid));
             names.extend(known.map(|name| full_name(&subtree.root, name)));
         }
@@ -120,7 +120,7 @@ impl<S> Core<S> {
         self.dynamic.clear();
         for (index, dynamic) in self.subtrees.iter().enumerate() {
             let metrics = dynamic.names.metrics().chain(dynamic.unlisted.metrics());
-            self.dynamic.extend(metrics.map(|(_, pmid)| (pmid.local(), index)));
+            metrics.for_each(|(_, pmid)| self.dynamic.insert(pmid, index));
         }
     }
 

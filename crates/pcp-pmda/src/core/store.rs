@@ -65,8 +65,8 @@ impl<S> Core<S> {
                 Some(Some(store)) => store(&mut self.state, &call, inst, value)?,
                 Some(None) => return Err(PmError::PERMISSION),
                 None => {
-                    let at = self.dynamic.get(&pmid.local()).ok_or(PmError::PMID)?;
-                    self.subtrees[*at].subtree.store(&mut self.state, &call, inst, value)?;
+                    let at = self.dynamic.get(pmid).ok_or(PmError::PMID)?;
+                    self.subtrees[at].subtree.store(&mut self.state, &call, inst, value)?;
                 }
             }
         }
