@@ -3,7 +3,6 @@
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::SystemTime;
 
 use crossbeam_channel::Receiver;
@@ -13,7 +12,7 @@ use jumpseat_source::registry::{RegistryConfig, RegistryError};
 use jumpseat_source::series::batch::Branch;
 use jumpseat_source::tracefs::KernelStats;
 use jumpseat_source::{Inlet, Outlet, Registry, Rules, Series, Starting};
-use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signal::Signal;
 use pcp_ids::IdsError;
 use pcp_net::{Kept, Worker};
 use pcp_pmda::{Access, Agent, BuildError, Exit, Indom, Listen, ServeError, Server};
@@ -35,6 +34,7 @@ use crate::reload::{Adjust, Applier, Notes, Reloader, reload};
 use crate::restart::Restart;
 use crate::running::{Running, tables};
 use crate::sampler::Sampler;
+use crate::settled::Settled;
 use crate::state::State;
 use crate::state::spans::namer::Namer;
 use crate::state::threads::ThreadStats;
@@ -174,7 +174,7 @@ impl RunningAgent {
         let mut state = State::open(config, Arc::clone(&registry), inlet, state_dir)?;
         let settling = settling.with(std::mem::take(&mut state.derived.settling));
         // Beside everything else that the start has to do, as it is half of that.
-        let settled = aside("jumpseat-settle", || settling.finish()).map_err(OpenError::Thread)?;
+        let mut settled = Settled::begin(settling)?;
         state.trust = trust.clone();
         if clients == Clients::Pmcd {
             state.contexts = logs::contexts(config, domain, state_dir, &state.registry);
@@ -206,11 +206,14 @@ impl RunningAgent {
                 let (path, handle) = (dir.join(format!("{domain}.{serial}")), server.handle());
                 Namer::on_file(&path, Arc::new(move || handle.wake()))
             };
-            let [series, calls, objectives] = [SPAN_SERIES, CALLS, OBJECTIVES].map(namer);
+            let (series, of_series) = namer(SPAN_SERIES)?;
+            let (calls, of_calls) = namer(CALLS)?;
+            let (objectives, of_objectives) = namer(OBJECTIVES)?;
+            settled.and(of_series.with(of_calls).with(of_objectives))?;
             let spans = &mut server.core().state.spans;
-            spans.series.name_by(series?);
-            spans.services.name_by(calls?);
-            spans.objectives.name_by(objectives?);
+            spans.series.name_by(series);
+            spans.services.name_by(calls);
+            spans.objectives.name_by(objectives);
             let (path, handle) = (dir.join(format!("jumpseat-{domain}-objectives.json")), server.handle());
             server.core().state.spans.objectives.keep_in(&path, Arc::new(move || handle.wake()));
         }
@@ -219,8 +222,7 @@ impl RunningAgent {
         let wake: Wake = Arc::new(move || handle.wake());
         let (series, batches, settling) =
             Series::open_unsettled(config.series.clone(), domain, state_dir, Arc::clone(&wake))?;
-        let of_series = (!settling.is_empty()).then(|| aside("jumpseat-settle", || settling.finish()));
-        let of_series = of_series.transpose().map_err(OpenError::Thread)?;
+        settled.and(settling)?;
         let state = &mut server.core().state;
         state.series.take_from(batches, Arc::clone(series.stats()));
         state.series_limits = Some(series.clone());
@@ -236,9 +238,7 @@ impl RunningAgent {
             starting: Starting::default(),
         };
         // From here on ids are given to somebody.
-        for settled in std::iter::once(settled).chain(of_series) {
-            settled.join().map_err(|_| OpenError::Thread(io::Error::other("a thread has ended")))??;
-        }
+        settled.finish()?;
         // Last: from here on threads hand over, and everything must be there that takes it.
         let mut sources = Sources::default();
         // It goes before them if one cannot be started: they wait while it is there.
@@ -311,17 +311,6 @@ impl RunningAgent {
     pub fn kernel_sources(&self) -> Vec<Arc<KernelStats>> {
         self.kernels.clone()
     }
-}
-
-/// A thread that does one thing and ends. Signals are not for it.
-fn aside<T: Send + 'static>(
-    name: &str,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<JoinHandle<T>> {
-    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
-    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
-    before.thread_set_mask()?;
-    thread
 }
 
 /// How many batches may wait for the loop: what the sources' queues add up to. Each waits, and then counts losses, by itself.

@@ -13,7 +13,7 @@
 //! * `load`: a configuration file, read and checked; `reload`: the same while the agent runs.
 //! * `metrics`: tables of metrics over the state.
 //! * `reach`, `confine`: what the process gives up, and what a reload may still reach; `housekeeper`, with `trim`: what is done although nothing
-//!   comes; `agent`: all put together.
+//!   comes; `settled`: what a start waits for last; `agent`: all put together.
 //! * [`changes`]: what one configuration changes in another; `running`: what an agent that runs has read; [`check`]: a
 //!   configuration against the machine it is for.
 
@@ -36,6 +36,7 @@ mod restart;
 mod rights;
 mod running;
 mod sampler;
+mod settled;
 mod state;
 #[cfg(test)]
 mod tests;

@@ -9,9 +9,9 @@
 //! What needs metrics (binding and fetching) is asked of a context that is [attached](DerivedContext::attach)
 //! to a source of them for that time; all else of the context itself.
 
-use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hashbrown::HashMap;
 use rustc_hash::FxHashMap;
@@ -100,7 +100,7 @@ pub struct DerivedContext {
     metrics: Vec<Metric>,
     by_pmid: FxHashMap<Pmid, usize>,
     /// The place that was found last: whoever asks for many asks mostly in their order, and finds the next one beside it.
-    last: Cell<usize>,
+    last: AtomicUsize,
     /// The metric that a name stands for.
     by_name: HashMap<Arc<str>, usize>,
     /// Names of the context's own definitions.
@@ -234,13 +234,13 @@ impl DerivedContext {
 
     /// The place of a metric.
     fn place(&self, pmid: Pmid) -> Option<usize> {
-        let last = self.last.get();
+        let last = self.last.load(Ordering::Relaxed);
         let beside = self.metrics.get(last..).unwrap_or_default().iter().take(2);
         let at = match beside.map(|metric| metric.pmid).position(|found| found == pmid) {
             Some(behind) => last + behind,
             None => *self.by_pmid.get(&pmid)?,
         };
-        self.last.set(at);
+        self.last.store(at, Ordering::Relaxed);
         Some(at)
     }
 

@@ -551,12 +551,12 @@ mod tests {
         let mut map = IdMap::load(Some(&path), 5).unwrap();
         map.get_or_add("one").unwrap();
         let left = path.with_file_name(pcp_files::temporary("250.3", 7));
-        std::fs::write(&left, "half a li").unwrap();
+        fs::write(&left, "half a li").unwrap();
         drop(map);
         let mut map = IdMap::load(Some(&path), 5).unwrap();
         assert_eq!(map.get("one"), Some(0));
         map.save().unwrap();
-        let names = std::fs::read_dir(dir.path().join("deep")).unwrap();
+        let names = fs::read_dir(dir.path().join("deep")).unwrap();
         assert_eq!(names.map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>(), ["250.3"]);
         // What was put in its place is this process's alone, too.
         assert!(matches!(IdMap::load(Some(&path), 5), Err(IdsError::InUse { .. })));

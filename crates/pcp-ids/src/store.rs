@@ -12,7 +12,7 @@ use pcp_files::{Directory, Disk, DiskFile, LockError};
 
 use crate::error::IdsError;
 
-/// What was read of files, on its way to the disk: a process that was killed may have left it, and the files' names, in the
+/// What was read of files, on its way to the disk. The files are this process's alone for as long as this is there: a process that was killed may have left it, and the files' names, in the
 /// system's memory only, and from now on it is relied on.
 ///
 /// **Cost:** two waits for the disk a file, whether or not anything is left to write, if each finishes by itself; one a file, and one for
@@ -65,6 +65,8 @@ pub(crate) struct Store {
     len: u64,
     /// Whether its name survives a loss of power, or will when its [`Settling`] has finished.
     named: bool,
+    /// Whether what others have left of it is gone.
+    swept: bool,
     /// Of a file of the system: where it is, and the file with the lock that keeps other processes away.
     lock: Option<(PathBuf, Arc<Flock<File>>)>,
 }
@@ -89,14 +91,14 @@ impl Store {
         let file = Arc::new(lock);
         let len = file.extent().map_err(fail)?.0;
         let (disk, lock) = (Arc::new(Directory::of(dir)), Some((path.to_owned(), Arc::clone(&file))));
-        Ok(Store { disk, name: name.to_owned(), file, len, named: false, lock })
+        Ok(Store { disk, name: name.to_owned(), file, len, named: false, swept: false, lock })
     }
 
     /// The file of this name on any disk, which nobody else uses; made if it is missing.
     pub(crate) fn on(disk: Arc<dyn Disk>, name: &str) -> io::Result<Store> {
         let file = disk.edit(name)?;
         let len = file.extent()?.0;
-        Ok(Store { disk, name: name.to_owned(), file, len, named: false, lock: None })
+        Ok(Store { disk, name: name.to_owned(), file, len, named: false, swept: false, lock: None })
     }
 
     /// What messages call it.
@@ -156,8 +158,11 @@ impl Store {
 
     /// Puts another file in its place, as a whole: readers, and a crash, see the old one or the new one.
     pub(crate) fn replace(&mut self, bytes: &[u8]) -> Result<(), IdsError> {
-        if let Some((path, _)) = &self.lock {
-            // What was left by a process that was killed in here: one file at most, as this is where they are made.
+        if let Some((path, _)) = &self.lock
+            && !std::mem::replace(&mut self.swept, true)
+        {
+            // What a process before this one has left that was killed in here: one file at most, as this is where they are made. Not
+            // when the file is opened, as the whole directory is looked through for it, and an agent opens a dozen.
             pcp_files::sweep(path);
         }
         let random = RandomState::new().build_hasher().finish();

@@ -193,6 +193,10 @@ impl<S> Agent<S> {
         if self.domain > MAX_DOMAIN {
             return Err(BuildError::Domain(self.domain));
         }
+        if self.subtrees.len() > MAX_SUBTREES {
+            let problems = vec![format!("more than {MAX_SUBTREES} subtrees")];
+            return Err(BuildError::Parts { agent: self.name, problems });
+        }
         let symbols = [(self.symbol.as_str(), self.domain.to_string())];
         let names = pmns::parse(&self.names.0, &self.names.1, self.domain, &symbols).map_err(Box::new)?;
         let help = help::parse(&self.help.0, &self.help.1, self.domain, &self.symbol, &names)?;
@@ -211,9 +215,6 @@ impl<S> Agent<S> {
             if self.subtrees[..index].iter().any(|(name, _)| name == root) {
                 problems.push(format!("two subtrees for {root}"));
             }
-        }
-        if self.subtrees.len() > MAX_SUBTREES {
-            problems.push(format!("more than {MAX_SUBTREES} subtrees"));
         }
         if !problems.is_empty() {
             return Err(BuildError::Parts { agent: self.name, problems });
@@ -298,7 +299,7 @@ fn check_help(what: impl Fn() -> String, topic: Topic, help: &HelpTexts, problem
     let missing = match help.get(topic) {
         None => "help",
         Some(help) if help.oneline.is_empty() => "one-line help",
-        Some(help) if help.text.trim_ascii_start().is_empty() => "long help text",
+        Some(help) if help.text.trim_start().is_empty() => "long help text",
         Some(_) => return,
     };
     problems.push(format!("{} has no {missing}", what()));

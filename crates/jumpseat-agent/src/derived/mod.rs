@@ -56,6 +56,9 @@ pub(crate) use catalogue::Catalogue;
 pub(crate) use files::Wanted;
 pub(crate) use session::Computation;
 
+/// Names have numbers below this.
+const MAX_NAMES: i32 = (*DERIVED_CLUSTERS.end() - *DERIVED_CLUSTERS.start() + 1) as i32 * ITEMS;
+
 /// The derived metrics and their clients.
 pub(crate) struct Derived {
     catalogue: Arc<Catalogue>,
@@ -72,7 +75,7 @@ pub(crate) struct Derived {
     binder: DerivedContext,
     /// By name below the root.
     entries: BTreeMap<String, Arc<Entry>>,
-    /// The same by their numbers: each value that is fetched asks for one, mostly for that behind the one before it.
+    /// The same by their numbers, below [`MAX_NAMES`]: each value that is fetched asks for one, mostly for that behind the one before it.
     by_id: Vec<Option<Listed>>,
     sessions: Sessions,
     /// The agent's own history.
@@ -152,7 +155,7 @@ impl Derived {
     pub(crate) fn open(config: DerivedConfig, dir: Option<&Path>, domain: u16) -> Result<Derived, IdsError> {
         let file = dir.map(|dir| dir.join(InDom::new(domain, DERIVED_NAMES).to_string()));
         let dialect = Dialect::default();
-        let (ids, settling) = IdMap::begin(file.as_deref(), DERIVED_CLUSTERS.len() as i32 * ITEMS - 1)?;
+        let (ids, settling) = IdMap::begin(file.as_deref(), MAX_NAMES - 1)?;
         Ok(Derived {
             catalogue: Arc::default(),
             domain,
@@ -307,6 +310,13 @@ impl Derived {
         for (wanted, id) in wanted.into_iter().zip(ids) {
             match id {
                 // A metric without identity could mean another one tomorrow.
+                // A file that another program has written may have it.
+                Ok(id) if id >= MAX_NAMES => {
+                    tracing::error!(
+                        "{ROOT}.{} is left out: its number {id} is not below {MAX_NAMES}",
+                        wanted.name
+                    );
+                }
                 Ok(id) if !self.ids.is_settled(id) => {
                     tracing::error!("{ROOT}.{} is left out: its identity is not on disk", wanted.name);
                 }
@@ -384,8 +394,7 @@ impl Derived {
         let mut all = Needs::default();
         let by_id = &self.by_id;
         for local in self.foreign.interesting() {
-            let status =
-                place(local).and_then(|place| by_id.get(place)?.as_ref()).map(|listed| &listed.status);
+            let status = found(by_id, local).map(|listed| &listed.status);
             if let Some(Status::Usable { needs: Some(needs), .. }) = status {
                 all.operands.extend(&needs.operands);
                 all.own.extend(&needs.own);
@@ -422,7 +431,7 @@ impl Derived {
     }
 
     fn listed(&self, pmid: Pmid) -> Option<&Listed> {
-        self.by_id.get(place(pmid.local())?)?.as_ref()
+        found(&self.by_id, pmid.local())
     }
 
     /// Begins to compute a metric for a client. What comes out must be [given back](Derived::end).
@@ -547,9 +556,15 @@ fn listed<'a>(entries: impl Iterator<Item = &'a Arc<Entry>>) -> Vec<Option<Liste
     all
 }
 
+/// The definition of a metric, by its PMID without a domain.
+fn found(all: &[Option<Listed>], local: u32) -> Option<&Listed> {
+    all.get(place(local)?)?.as_ref()
+}
+
 /// The number of a metric's name, by its PMID without a domain.
 fn place(local: u32) -> Option<usize> {
-    local.checked_sub(derived_pmid(0).local()).map(|place| place as usize)
+    let place = local.checked_sub(derived_pmid(0).local())? as usize;
+    (place < MAX_NAMES as usize).then_some(place)
 }
 
 #[cfg(test)]

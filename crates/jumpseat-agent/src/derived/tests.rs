@@ -305,6 +305,29 @@ fn operands_are_read_under_the_clients_profile() {
 }
 
 #[test]
+fn a_name_with_a_number_that_no_metric_has_is_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    // As a program that knows no bound may have left it.
+    let numbers = "2 0 2147483647\n3 1795170946 small\n65535 1795170946 last\n2000000000 1795170946 large\n";
+    std::fs::write(dir.path().join("400.5"), numbers).unwrap();
+    let mut derived = Derived::open(DerivedConfig::default(), Some(dir.path()), 400).unwrap();
+    let file = dir.path().join("derived.conf");
+    std::fs::write(&file, "small = 1\nlast = 2\nlarge = 3\n").unwrap();
+    derived.configure(DerivedConfig { files: Some(vec![file]), ..DerivedConfig::default() });
+    assert!(derived.read());
+    let names: Vec<&str> = derived.entries().map(|(name, _)| name).collect();
+    assert_eq!(names, ["last", "small"]);
+    assert_eq!(derived.by_id.len(), 65_536);
+    for (id, name) in [(3, "small"), (65_535, "last")] {
+        assert_eq!(derived.entry(derived_pmid(id)).unwrap().wanted.name, name);
+    }
+    for local in [0, 2, 4, 65_534, 65_536].map(|id: u32| derived_pmid(0).local() + id) {
+        assert!(found(&derived.by_id, local).is_none(), "{local}");
+    }
+    assert!(found(&derived.by_id, 0).is_none() && found(&derived.by_id, u32::MAX).is_none());
+}
+
+#[test]
 fn the_definitions_that_are_shipped_are_right_and_portable() {
     let mut fixture = Fixture::new("");
     for portable in [false, true] {

@@ -69,7 +69,10 @@ pub struct Known {
 }
 
 impl TokenBook {
-    /// With the numbers on file, as [`IdMap::begin`].
+    /// With the numbers on file.
+    ///
+    /// # Errors
+    /// As [`IdMap::begin`].
     pub(crate) fn begin(dir: Option<&Path>, domain: u16) -> Result<(TokenBook, Settling), IdsError> {
         let path = dir.map(|dir| dir.join(InDom::new(domain, TOKEN_SERIAL).to_string()));
         let (ids, settling) = IdMap::begin(path.as_deref(), MAX_NAMES - 1)?;

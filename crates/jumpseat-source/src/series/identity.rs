@@ -40,6 +40,9 @@ pub(super) struct Form<'a> {
 }
 
 impl MetricIds {
+    /// With the names on file.
+    ///
+    /// # Errors
     /// As [`IdMap::begin`].
     pub(super) fn begin(dir: Option<&Path>, domain: u16) -> Result<(MetricIds, Settling), IdsError> {
         let max = ITEMS * CLUSTERS.len() as i32 - 1;
@@ -144,6 +147,9 @@ const PARTS: usize = 16;
 const HOUR: Duration = Duration::from_secs(3600);
 
 impl InstanceIds {
+    /// With the names on file.
+    ///
+    /// # Errors
     /// As [`IdMap::begin`].
     pub(super) fn begin_all(
         dir: Option<&Path>,

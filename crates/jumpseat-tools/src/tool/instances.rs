@@ -31,8 +31,8 @@ struct Domain {
     last: usize,
     /// Where each is; nothing as long as the order is that of their numbers.
     places: HashMap<Inst, usize>,
-    /// Names of others.
-    others: HashMap<Inst, Result<String, PmError>>,
+    /// Names of those that the source has not listed.
+    unlisted: HashMap<Inst, Result<String, PmError>>,
 }
 
 impl Instances {
@@ -69,11 +69,12 @@ impl Instances {
         let domain = self.domain(context, indom);
         if let Some(place) = domain.place(inst) {
             domain.last = place;
+            debug_assert!(place < domain.names.len(), "each has a name");
             return Ok(domain.names.get(place).map_or("", String::as_str));
         }
         // It has come since, or the agent names more than it lists.
         let ask = || context.instance_name(indom, inst).map_err(|error| error.code());
-        match domain.others.entry(inst).or_insert_with(ask) {
+        match domain.unlisted.entry(inst).or_insert_with(ask) {
             Ok(name) => Ok(name),
             Err(error) => Err(*error),
         }
@@ -105,7 +106,7 @@ impl Domain {
             }
             _ => HashMap::new(),
         };
-        Domain { ids, names, last: 0, places, others: HashMap::new() }
+        Domain { ids, names, last: 0, places, unlisted: HashMap::new() }
     }
 
     /// Where an instance is among those that the source has listed.

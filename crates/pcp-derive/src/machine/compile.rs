@@ -1,8 +1,6 @@
 //! Bound definitions to programs.
 
-use smallvec::SmallVec;
-
-use super::{Instruction, Keeps, Machine, Operation, Program, Slot, SlotId, WITHIN};
+use super::{Instruction, Keeps, Machine, Operation, Program, Slot, SlotId};
 use crate::bind::{Bound, Fact};
 use crate::functions::{Call, CallNode, Evaluate, OnError};
 use crate::meta::Meta;
@@ -19,7 +17,7 @@ pub(super) fn compile(machine: &mut Machine, bound: &Bound) -> Program {
         machine,
         bound,
         nodes: Vec::with_capacity(bound.nodes.len()),
-        instructions: SmallVec::with_capacity(bound.nodes.len()),
+        instructions: Vec::with_capacity(bound.nodes.len()),
         used: Vec::with_capacity(bound.nodes.len()),
     };
     let result = compiler.run();
@@ -41,7 +39,7 @@ struct Compiler<'a> {
     bound: &'a Bound,
     /// Nothing for nodes that are not evaluated.
     nodes: Vec<Option<Compiled>>,
-    instructions: SmallVec<[Instruction; WITHIN]>,
+    instructions: Vec<Instruction>,
     used: Vec<SlotId>,
 }
 
@@ -179,7 +177,7 @@ impl Compiler<'_> {
     fn operands_are_shared(&self, operation: &Operation) -> bool {
         // What is made of values with a history has that history, too; and slots of one definition must not be
         // found by another's, or the first would be advanced by both.
-        let shared = |id: SlotId| self.machine.slots.get(id as usize).is_some_and(|slot| slot.shared);
+        let shared = |id: SlotId| self.machine.slots.get(id).is_some_and(|slot| slot.shared);
         match *operation {
             Operation::Operand(..) | Operation::Constant(..) | Operation::Empty(_) => true,
             Operation::BadConstant | Operation::Instance(_) => false,
@@ -202,7 +200,7 @@ impl Compiler<'_> {
             Some(slot) => slot,
             None => self.make(operation, evaluator, shared, self.meta(id).value_type),
         };
-        match self.machine.slots.get_mut(slot as usize) {
+        match self.machine.slots.get_mut(slot) {
             Some(slot) => slot.users += 1,
             None => debug_assert!(false, "slots are never taken away"),
         }
@@ -240,7 +238,7 @@ impl Compiler<'_> {
         };
         let slots = &mut self.machine.slots;
         // A slot that was given back first, so that reloading definitions over and over takes no more memory.
-        let free = self.machine.free.pop().and_then(|id| Some((id, slots.get_mut(id as usize)?)));
+        let free = self.machine.free.pop().and_then(|id| Some((id, slots.get_mut(id)?)));
         let id = match free {
             Some((id, free)) => {
                 *free = slot;
@@ -248,7 +246,7 @@ impl Compiler<'_> {
             }
             None => {
                 slots.push(slot);
-                (slots.len() - 1) as SlotId
+                slots.len() - 1
             }
         };
         if let Some(key) = key {

@@ -17,7 +17,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use smallvec::SmallVec;
 
 use self::lists::Lists;
 use self::pool::Pool;
@@ -34,12 +33,7 @@ use crate::nodes::unary;
 use crate::source::{MetricSource, OperandValues};
 use pcp_model::{InDom, PmError, Pmid, Timestamp, ValueType};
 
-/// Its number: the place in [`Machine::slots`].
-type SlotId = u32;
-
-/// Instructions that a program has without memory of its own: those of most definitions. Where a thousand are evaluated in turn, more than
-/// the processor's caches hold, they and the slots come from memory one behind the other, which it sees ahead.
-const WITHIN: usize = 8;
+type SlotId = usize;
 
 /// What a slot computes. Slots without a memory are found by it: where it is the same, values are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -156,7 +150,7 @@ struct Instruction {
 /// A definition, compiled.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
-    instructions: SmallVec<[Instruction; WITHIN]>,
+    instructions: Vec<Instruction>,
     /// `None` for a definition that breaks an invariant of binding: it has no values then.
     result: Option<SlotId>,
     /// One entry a node that uses a slot, for giving them back.
@@ -198,7 +192,7 @@ impl Machine {
     /// Gives back the slots of a definition, history included.
     pub(crate) fn release(&mut self, program: Program) {
         for id in program.used {
-            let Some(slot) = self.slots.get_mut(id as usize) else {
+            let Some(slot) = self.slots.get_mut(id) else {
                 debug_assert!(false, "slots are never taken away");
                 continue;
             };
@@ -235,7 +229,7 @@ impl Machine {
             }
             // The first error ends it, as in PCP: what comes later keeps the history it has, without this fetch.
             if let Some(error) = error.filter(|_| !instruction.tolerated) {
-                let remembers = instruction.remembers.and_then(|id| self.slots.get_mut(id as usize));
+                let remembers = instruction.remembers.and_then(|id| self.slots.get_mut(id));
                 if let Some(evaluator) = remembers.and_then(|slot| slot.evaluator.as_mut()) {
                     evaluator.operand_failed(error);
                 }
@@ -243,15 +237,15 @@ impl Machine {
             }
         }
         self.given = program.result;
-        let result = program.result.and_then(|id| self.slots.get(id as usize)?.column.as_deref());
+        let result = program.result.and_then(|id| self.slots.get(id)?.column.as_deref());
         result.ok_or(PmError::BADDERIVE)
     }
 
     /// What a slot has computed, for who looks for a fault. Its operands have gone back to the pool.
     fn show(&self, id: SlotId, error: Option<PmError>) {
-        let Some(slot) = self.slots.get(id as usize) else { return };
+        let Some(slot) = self.slots.get(id) else { return };
         let what = slot.operation.as_ref().map_or_else(String::new, Operation::in_words);
-        debug::computed(id as usize, &what, slot.column.as_deref(), error);
+        debug::computed(id, &what, slot.column.as_deref(), error);
     }
 
     /// Bytes that nodes with a memory hold for values of earlier fetches.
@@ -266,14 +260,14 @@ impl Machine {
 
     /// Lets a slot's column be used again, if nobody needs it.
     fn recycle(&mut self, id: SlotId) {
-        if let Some(column) = self.slots.get_mut(id as usize).and_then(Slot::spent) {
+        if let Some(column) = self.slots.get_mut(id).and_then(Slot::spent) {
             self.pool.give(column);
         }
     }
 
     /// A column that a slot can write to: its own, unless a history holds that.
     fn writable(&mut self, id: SlotId) -> Option<Arc<Column>> {
-        let slot = self.slots.get_mut(id as usize)?;
+        let slot = self.slots.get_mut(id)?;
         let mut own = slot.column.take();
         if own.as_mut().and_then(Arc::get_mut).is_some() {
             return own;
@@ -289,7 +283,7 @@ impl Machine {
 
     /// Computes a slot, unless it has been in this fetch.
     fn ensure(&mut self, id: SlotId, fetch: &mut Fetch<'_>) -> Option<PmError> {
-        let slot = self.slots.get_mut(id as usize)?;
+        let slot = self.slots.get_mut(id)?;
         // What has a memory is computed as often as it is asked for: each time advances its history, as in PCP.
         if slot.shared && slot.fetch == self.fetch {
             return slot.error;
@@ -308,7 +302,7 @@ impl Machine {
             out.clear();
         }
         let len = out.len();
-        let slot = self.slots.get_mut(id as usize)?;
+        let slot = self.slots.get_mut(id)?;
         (slot.evaluator, slot.column, slot.len) = (evaluator, Some(column), len);
         slot.error = computed.err();
         slot.recovered = computed.unwrap_or(false);
@@ -330,8 +324,8 @@ impl Machine {
     ) -> Result<bool, PmError> {
         // Slots are made before the slots that use them, by the compiler alone.
         let slots = &self.slots;
-        let at = |id: SlotId| slots[id as usize].column.as_deref().unwrap_or(&NO_VALUES);
-        match &slots[id as usize].operation {
+        let at = |id: SlotId| slots[id].column.as_deref().unwrap_or(&NO_VALUES);
+        match &slots[id].operation {
             None | Some(Operation::Empty(_)) => out.clear(),
             &Some(Operation::Operand(pmid, value_type)) => {
                 operand(pmid, value_type, fetch, out)?;
@@ -355,7 +349,7 @@ impl Machine {
             Some(Operation::Ternary(ternary, [g, y, n])) => ternary.eval(at(*g), at(*y), at(*n), out)?,
             &Some(Operation::Guarded(guard, side)) => guarded(at(guard), at(side), out)?,
             &Some(Operation::Call(_, _, x) | Operation::Instance(x)) => {
-                let (Some(evaluator), Some(operand)) = (evaluator, &slots[x as usize].column) else {
+                let (Some(evaluator), Some(operand)) = (evaluator, &slots[x].column) else {
                     debug_assert!(false, "calls and filters have evaluators, and operands were computed");
                     return Err(PmError::BADDERIVE);
                 };
@@ -366,8 +360,8 @@ impl Machine {
                     pool: &mut self.pool,
                     finder: &mut self.finder,
                     ordering: &mut self.ordering,
-                    operand_error: slots[x as usize].error,
-                    operand_recovered: slots[x as usize].recovered,
+                    operand_error: slots[x].error,
+                    operand_recovered: slots[x].recovered,
                     recovered: false,
                 };
                 evaluator.eval(operand, out, &mut evaluation)?;

@@ -1,6 +1,6 @@
 //! Which dynamic subtree has a metric, by its cluster and item.
 //!
-//! **Cost:** a page of 2 KiB for each cluster with such a metric. A fetch asks for each of its metrics, mostly for one behind the other: these are
+//! **Cost:** a page of 2 KiB for each cluster that ever had such a metric, 8 MiB if all 4,096 have. A fetch asks for each of its metrics, mostly for one behind the other: these are
 //! beside each other here, while a table by hash would be waited for from memory each time.
 
 use pcp_model::Pmid;
@@ -26,6 +26,7 @@ impl Owners {
 
     /// A subtree, one of [`MAX_SUBTREES`], has this metric.
     pub(super) fn insert(&mut self, pmid: Pmid, subtree: usize) {
+        debug_assert!(subtree < MAX_SUBTREES, "an agent with more is not built");
         let page = self.pages.entry(pmid.cluster()).or_insert_with(|| Box::new([0; ITEMS]));
         if let Some(owner) = page.get_mut(usize::from(pmid.item())) {
             *owner = subtree as u16 + 1;
@@ -34,7 +35,7 @@ impl Owners {
 
     /// Nobody has any.
     pub(super) fn clear(&mut self) {
-        self.pages.clear();
+        self.pages.values_mut().for_each(|page| page.fill(0));
     }
 }
 

@@ -2,7 +2,9 @@
 
 use pcp_client::{Context, ContextKind, Fetched};
 use pcp_model::{PmError, Value, ValueType};
-use pcp_pmda::Server;
+use pcp_pmda::{Agent, Server};
+
+use crate::agent_support::{Dynamic, State};
 
 #[test]
 fn a_context_within_the_program_sees_the_agent_and_ends_with_it() {
@@ -53,4 +55,12 @@ impl TextOf for Context {
         let pmid = self.pmid(name).unwrap();
         self.text(TextTarget::Metric(pmid), TextLevel::OneLine).unwrap()
     }
+}
+
+#[test]
+fn an_agent_has_so_many_subtrees_and_no_more() {
+    let agent = Agent::new("probe", 250, State::default());
+    let agent = (0..=u16::MAX).fold(agent, |agent, n| agent.subtree(&format!("probe.s{n}"), Dynamic));
+    let error = agent.build().err().expect("one too many").to_string();
+    assert!(error.contains("more than 65535 subtrees"), "{error}");
 }

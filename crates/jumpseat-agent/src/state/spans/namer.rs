@@ -61,8 +61,6 @@ enum Keep {
 /// Numbers on a file, which a thread gives.
 struct OnFile {
     ids: Arc<Mutex<IdMap>>,
-    /// What the thread waits for first: no number of the file is told before.
-    settling: Settling,
     wake: Arc<dyn Fn() + Send + Sync>,
     /// The thread, once there was a name: it ends when this goes.
     thread: Option<Thread>,
@@ -83,16 +81,19 @@ impl Namer {
         Namer { keep: Keep::Memory(Box::new(IdMap::in_memory())), told, tell, under_way: 0 }
     }
 
-    /// Numbers on a file. `wake` is called when there are new ones.
+    /// Numbers on a file. `wake` is called when there are new ones. None may be told before [`Settling::finish`] has returned.
     ///
     /// # Errors
     /// The file cannot be used.
-    pub(crate) fn on_file(path: &Path, wake: Arc<dyn Fn() + Send + Sync>) -> Result<Namer, IdsError> {
+    pub(crate) fn on_file(
+        path: &Path,
+        wake: Arc<dyn Fn() + Send + Sync>,
+    ) -> Result<(Namer, Settling), IdsError> {
         let (ids, settling) = IdMap::begin(Some(path), MAX_NAMES - 1)?;
         let ids = Arc::new(Mutex::new(ids));
-        let file = Box::new(OnFile { ids, settling, wake, thread: None, has_complained: false });
+        let file = Box::new(OnFile { ids, wake, thread: None, has_complained: false });
         let (tell, told) = unbounded();
-        Ok(Namer { keep: Keep::File(file), told, tell, under_way: 0 })
+        Ok((Namer { keep: Keep::File(file), told, tell, under_way: 0 }, settling))
     }
 
     /// Asks for the number of a name. Never waits. `false`: there will be no answer, as too many have not been taken in.
@@ -147,17 +148,13 @@ impl OnFile {
         }
     }
 
-    fn start(&mut self, tell: Sender<Told>) -> io::Result<Thread> {
-        let settling = std::mem::take(&mut self.settling);
+    fn start(&self, tell: Sender<Told>) -> io::Result<Thread> {
         let (ids, wake) = (Arc::clone(&self.ids), Arc::clone(&self.wake));
         let (ask, asked) = unbounded::<(Ticket, String)>();
         let (end, ended) = bounded::<()>(0);
         let mut end = Some(end);
         let work = move || {
             let mut complaints = 0;
-            let settled = settling.finish().inspect_err(|error| {
-                tracing::warn!("series have no instances until the agent is started anew: {error}");
-            });
             loop {
                 let (ticket, name) = crossbeam_channel::select_biased! {
                     recv(ended) -> _ => return,
@@ -167,17 +164,14 @@ impl OnFile {
                     },
                 };
                 // Only this thread has them, once it is there.
-                let number = || ids.lock().unwrap_or_else(PoisonError::into_inner).get_or_add(&name);
-                let inst = settled.is_ok().then(number).and_then(|inst| {
-                    inst.inspect_err(|error| {
-                        if complaints < COMPLAINTS {
-                            complaints += 1;
-                            tracing::warn!("the series {name} has no instance: {error}");
-                        }
-                    })
-                    .ok()
+                let inst = ids.lock().unwrap_or_else(PoisonError::into_inner).get_or_add(&name);
+                let inst = inst.inspect_err(|error| {
+                    if complaints < COMPLAINTS {
+                        complaints += 1;
+                        tracing::warn!("the series {name} has no instance: {error}");
+                    }
                 });
-                if tell.send(Told { ticket, name, inst }).is_err() {
+                if tell.send(Told { ticket, name, inst: inst.ok() }).is_err() {
                     return;
                 }
                 wake();
@@ -219,7 +213,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let (woken, wakes) = unbounded();
         let wake = Arc::new(move || _ = woken.send(()));
-        let mut namer = Namer::on_file(&dir.path().join("400.9"), wake).expect("a file");
+        let mut namer = Namer::on_file(&dir.path().join("400.9"), wake).expect("a file").0;
         let has_thread = |namer: &Namer| matches!(&namer.keep, Keep::File(file) if file.thread.is_some());
         assert!(!has_thread(&namer), "there is nothing to name yet");
         let ticket = |place: u32| Ticket { place, turn: 1 };

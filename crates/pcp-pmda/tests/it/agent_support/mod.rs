@@ -83,7 +83,7 @@ impl State {
     }
 }
 
-struct Dynamic;
+pub(crate) struct Dynamic;
 
 impl Subtree<State> for Dynamic {
     fn generation(&self, state: &State) -> u64 {
