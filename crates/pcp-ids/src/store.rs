@@ -12,8 +12,8 @@ use pcp_files::{Directory, Disk, DiskFile, LockError};
 
 use crate::error::IdsError;
 
-/// What was read of files, on its way to the disk. The files are this process's alone for as long as this is there: a process that was killed may have left it, and the files' names, in the
-/// system's memory only, and from now on it is relied on.
+/// What was read of files, on its way to the disk: a process that was killed may have left it, and the files' names, in the
+/// system's memory only, and from now on it is relied on. As long as this is there, nobody else can use the files.
 ///
 /// **Cost:** two waits for the disk a file, whether or not anything is left to write, if each finishes by itself; one a file, and one for
 /// their directory, if they [finish together](Settling::with). None for a file without identifiers, on which nobody relies.
