@@ -67,6 +67,9 @@ pub(crate) const SCRAPE_TARGETS: u32 = scrape::TARGET_SERIAL;
 pub(crate) const DERIVED_CLUSTERS: RangeInclusive<u16> = 64..=127;
 /// Items of a cluster, as a PMID has room for.
 pub(crate) const ITEMS: i32 = 1024;
+/// The largest number of a name of derived metrics.
+pub(crate) const DERIVED_NAMES_MAX: i32 =
+    (*DERIVED_CLUSTERS.end() - *DERIVED_CLUSTERS.start() + 1) as i32 * ITEMS - 1;
 
 /// Instances of reasons have the source's instance times this in their number: most reasons that input can be refused
 /// for, now and ever.
@@ -182,11 +185,14 @@ pub(crate) fn derived_name(below: &str) -> String {
 
 /// The PMID of a derived metric by its name's number, without a domain.
 pub(crate) fn derived_pmid(id: i32) -> Pmid {
-    debug_assert!(
-        (0..ITEMS * DERIVED_CLUSTERS.len() as i32).contains(&id),
-        "the file of names holds no others"
-    );
+    debug_assert!((0..=DERIVED_NAMES_MAX).contains(&id), "the file of names holds no others");
     Pmid::new(0, DERIVED_CLUSTERS.start() + (id / ITEMS) as u16, (id % ITEMS) as u16)
+}
+
+/// The number of a derived metric's name, by its PMID without a domain: clusters have an item for each number.
+pub(crate) fn derived_id(local: u32) -> Option<usize> {
+    let id = local.checked_sub(derived_pmid(0).local())?;
+    (id <= DERIVED_NAMES_MAX as u32).then_some(id as usize)
 }
 
 /// The instance of a source and a reason; the first ones of so many sources have one.

@@ -50,8 +50,20 @@ impl IdMap {
     /// As [`IdMap::load`].
     pub fn begin(path: Option<&Path>, max: i32) -> Result<(IdMap, Settling), IdsError> {
         match path {
-            Some(path) => IdMap::of(Store::lock(path)?, max),
+            Some(path) => IdMap::of(Store::lock(path)?, max, Above::IfItWas),
             None => Ok((IdMap { max, ..IdMap::in_memory() }, Settling::default())),
+        }
+    }
+
+    /// The same for ids that mean nothing above `max`, such as those that PMIDs are made of: a file that has one is refused, whatever
+    /// its header allows.
+    ///
+    /// # Errors
+    /// As [`IdMap::load`].
+    pub fn begin_within(path: Option<&Path>, max: i32) -> Result<(IdMap, Settling), IdsError> {
+        match path {
+            Some(path) => IdMap::of(Store::lock(path)?, max, Above::Never),
+            None => IdMap::begin(None, max),
         }
     }
 
@@ -61,13 +73,16 @@ impl IdMap {
     /// As [`IdMap::load`], but for [`IdsError::InUse`].
     pub fn load_on(disk: Arc<dyn Disk>, name: &str, max: i32) -> Result<IdMap, IdsError> {
         let store = Store::on(disk, name);
-        let (map, settling) =
-            IdMap::of(store.map_err(|source| IdsError::Io { path: name.into(), source })?, max)?;
+        let (map, settling) = IdMap::of(
+            store.map_err(|source| IdsError::Io { path: name.into(), source })?,
+            max,
+            Above::IfItWas,
+        )?;
         settling.finish()?;
         Ok(map)
     }
 
-    fn of(mut store: Store, max: i32) -> Result<(IdMap, Settling), IdsError> {
+    fn of(mut store: Store, max: i32, above: Above) -> Result<(IdMap, Settling), IdsError> {
         let mut map = IdMap { max, ..IdMap::in_memory() };
         let path = store.path().to_owned();
         let fail = |source| IdsError::Io { path: path.clone(), source };
@@ -88,7 +103,7 @@ impl IdMap {
             text.truncate(whole);
             store.cut(whole).map_err(fail)?;
         }
-        map.parse(&path, &text)?;
+        map.parse(&path, &text, above)?;
         if text.is_empty() {
             store.begin(header(max).as_bytes()).map_err(fail)?;
         }
@@ -110,7 +125,7 @@ impl IdMap {
         // Its user may be writing the last line.
         text.truncate(whole_lines(&text));
         let mut map = IdMap { max, ..IdMap::in_memory() };
-        map.parse(path, &text)?;
+        map.parse(path, &text, Above::IfItWas)?;
         Ok(map)
     }
 
@@ -415,7 +430,7 @@ impl IdMap {
         self.entries.insert(at, entry);
     }
 
-    fn parse(&mut self, path: &Path, text: &[u8]) -> Result<(), IdsError> {
+    fn parse(&mut self, path: &Path, text: &[u8], above: Above) -> Result<(), IdsError> {
         let bad = |line, reason| IdsError::Line { path: path.to_owned(), line, reason };
         let mut lines = text.split(|&byte| byte == b'\n').enumerate();
         let file_max = match lines.next() {
@@ -423,8 +438,10 @@ impl IdMap {
             Some((_, first)) => parse_header(first).ok_or(bad(1, LineError::Header))?,
             None => return Ok(()),
         };
-        // A limit that has been lowered since does not make ids that were handed out wrong.
-        let max = self.max.max(file_max.unwrap_or(self.max));
+        let max = match above {
+            Above::IfItWas => self.max.max(file_max.unwrap_or(self.max)),
+            Above::Never => self.max,
+        };
         // Room for all of them at once: a line each.
         let count = text.iter().filter(|&&byte| byte == b'\n').count().saturating_sub(1);
         self.entries.reserve_exact(count);
@@ -462,6 +479,14 @@ impl IdMap {
         }
         Ok(())
     }
+}
+
+/// Whether a file may have ids above the largest that is given.
+#[derive(Clone, Copy)]
+enum Above {
+    /// As far as its header says: a limit that has been lowered since does not make ids that were handed out wrong.
+    IfItWas,
+    Never,
 }
 
 /// Refuses what would not come back from a line of the file.
@@ -520,7 +545,7 @@ mod tests {
 
     fn load(text: &[u8]) -> Result<IdMap, IdsError> {
         let mut map = IdMap::in_memory();
-        map.parse(Path::new("250.3"), text).map(|()| map)
+        map.parse(Path::new("250.3"), text, Above::IfItWas).map(|()| map)
     }
 
     #[test]
@@ -542,6 +567,24 @@ mod tests {
         drop(map);
         let again = IdMap::load(Some(&path), 5).unwrap();
         assert_eq!((again.get("gamma"), again.get("delta")), (Some(2), Some(3)));
+    }
+
+    #[test]
+    fn ids_above_the_largest_are_those_of_a_limit_that_was_lowered_or_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("250.3");
+        fs::write(&path, "2 0 2147483647\n5 1795170946 five\n6 1795170946 six\n").unwrap();
+        let (map, settling) = IdMap::begin(Some(&path), 5).unwrap();
+        assert_eq!((map.get("five"), map.get("six")), (Some(5), Some(6)));
+        drop((map, settling));
+        let refused = IdMap::begin_within(Some(&path), 5).map(drop);
+        assert!(
+            matches!(refused, Err(IdsError::Line { line: 3, reason: LineError::AboveMax(6, 5), .. })),
+            "{refused:?}"
+        );
+        let (map, _settling) = IdMap::begin_within(Some(&path), 6).unwrap();
+        assert_eq!(map.get("six"), Some(6));
+        assert!(IdMap::begin_within(None, 5).unwrap().0.is_empty());
     }
 
     #[test]

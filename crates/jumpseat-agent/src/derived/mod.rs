@@ -43,7 +43,7 @@ use pcp_model::{Desc, InDom, InstanceValue, PmError, Pmid};
 use pcp_pmda::{Call, ClientId};
 
 use crate::config::DerivedConfig;
-use crate::identity::{DERIVED_CLUSTERS, DERIVED_NAMES, DERIVED_ROOT as ROOT, ITEMS, derived_pmid};
+use crate::identity::{DERIVED_NAMES, DERIVED_NAMES_MAX, DERIVED_ROOT as ROOT, derived_id, derived_pmid};
 use crate::sampler::Report;
 use catalogue::Metadata;
 use files::{Definitions, FilesError};
@@ -55,9 +55,6 @@ use snapshot::Snapshot;
 pub(crate) use catalogue::Catalogue;
 pub(crate) use files::Wanted;
 pub(crate) use session::Computation;
-
-/// Names have numbers below this.
-const MAX_NAMES: i32 = (*DERIVED_CLUSTERS.end() - *DERIVED_CLUSTERS.start() + 1) as i32 * ITEMS;
 
 /// The derived metrics and their clients.
 pub(crate) struct Derived {
@@ -75,8 +72,8 @@ pub(crate) struct Derived {
     binder: DerivedContext,
     /// By name below the root.
     entries: BTreeMap<String, Arc<Entry>>,
-    /// The same by their numbers, below [`MAX_NAMES`]: each value that is fetched asks for one, mostly for that behind the one before it.
-    by_id: Vec<Option<Listed>>,
+    /// The same by their numbers, up to [`DERIVED_NAMES_MAX`]: each value that is fetched asks for one, mostly for that behind the one before it.
+    by_id: Vec<Option<Arc<Entry>>>,
     sessions: Sessions,
     /// The agent's own history.
     shared: SharedHistory,
@@ -105,14 +102,6 @@ pub(crate) struct Entry {
     pub status: Status,
 }
 
-/// A definition, with what a fetch asks of it beside it.
-#[derive(Clone, Debug)]
-struct Listed {
-    entry: Arc<Entry>,
-    /// The entry's.
-    status: Status,
-}
-
 /// Whether a definition can be used.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Status {
@@ -127,16 +116,6 @@ pub(crate) enum Status {
     Waiting,
     /// Why not.
     Refused(String),
-}
-
-impl Status {
-    /// The descriptor, if there is one.
-    pub(crate) fn desc(&self) -> Option<Desc> {
-        match *self {
-            Status::Usable { desc, .. } => Some(desc),
-            Status::Waiting | Status::Refused(_) => None,
-        }
-    }
 }
 
 /// How many definitions stand how.
@@ -155,7 +134,7 @@ impl Derived {
     pub(crate) fn open(config: DerivedConfig, dir: Option<&Path>, domain: u16) -> Result<Derived, IdsError> {
         let file = dir.map(|dir| dir.join(InDom::new(domain, DERIVED_NAMES).to_string()));
         let dialect = Dialect::default();
-        let (ids, settling) = IdMap::begin(file.as_deref(), MAX_NAMES - 1)?;
+        let (ids, settling) = IdMap::begin_within(file.as_deref(), DERIVED_NAMES_MAX)?;
         Ok(Derived {
             catalogue: Arc::default(),
             domain,
@@ -310,13 +289,6 @@ impl Derived {
         for (wanted, id) in wanted.into_iter().zip(ids) {
             match id {
                 // A metric without identity could mean another one tomorrow.
-                // A file that another program has written may have it.
-                Ok(id) if id >= MAX_NAMES => {
-                    tracing::error!(
-                        "{ROOT}.{} is left out: its number {id} is not below {MAX_NAMES}",
-                        wanted.name
-                    );
-                }
                 Ok(id) if !self.ids.is_settled(id) => {
                     tracing::error!("{ROOT}.{} is left out: its identity is not on disk", wanted.name);
                 }
@@ -338,7 +310,7 @@ impl Derived {
         }
         // What the engine would log is in the status, in words of this agent.
         self.binder.take_messages();
-        self.by_id = listed(self.entries.values());
+        self.by_id = by_id(self.entries.values());
         if seen(&before) != seen(&self.entries) {
             self.generation += 1;
         }
@@ -394,7 +366,7 @@ impl Derived {
         let mut all = Needs::default();
         let by_id = &self.by_id;
         for local in self.foreign.interesting() {
-            let status = found(by_id, local).map(|listed| &listed.status);
+            let status = found(by_id, local).map(|entry| &entry.status);
             if let Some(Status::Usable { needs: Some(needs), .. }) = status {
                 all.operands.extend(&needs.operands);
                 all.own.extend(&needs.own);
@@ -422,15 +394,6 @@ impl Derived {
 
     /// The definition of a metric.
     pub(crate) fn entry(&self, pmid: Pmid) -> Option<&Entry> {
-        self.listed(pmid).map(|listed| &*listed.entry)
-    }
-
-    /// Whether a metric can be used.
-    pub(crate) fn status(&self, pmid: Pmid) -> Option<&Status> {
-        self.listed(pmid).map(|listed| &listed.status)
-    }
-
-    fn listed(&self, pmid: Pmid) -> Option<&Listed> {
         found(&self.by_id, pmid.local())
     }
 
@@ -439,7 +402,7 @@ impl Derived {
     /// # Errors
     /// The error of the value set: the definition cannot be used (yet), or there is no memory for another client.
     pub(crate) fn begin(&mut self, call: &Call<'_>) -> Result<Computation, PmError> {
-        let (definition, needs) = match self.status(call.pmid).ok_or(PmError::PMID)? {
+        let (definition, needs) = match &self.entry(call.pmid).ok_or(PmError::PMID)?.status {
             Status::Usable { engine, needs, .. } => (*engine, needs.clone()),
             Status::Waiting => return Err(PmError::AGAIN),
             Status::Refused(_) => return Err(PmError::BADDERIVE),
@@ -530,7 +493,10 @@ impl OwnOperands {
 impl Entry {
     /// The metric's descriptor, if it can be used.
     pub(crate) fn desc(&self) -> Option<Desc> {
-        self.status.desc()
+        match self.status {
+            Status::Usable { desc, .. } => Some(desc),
+            Status::Waiting | Status::Refused(_) => None,
+        }
     }
 
     fn log_refusal(&self, name: &str) {
@@ -546,25 +512,19 @@ fn seen(entries: &BTreeMap<String, Arc<Entry>>) -> Vec<(Pmid, Option<Desc>)> {
 }
 
 /// Definitions at the places of their numbers.
-fn listed<'a>(entries: impl Iterator<Item = &'a Arc<Entry>>) -> Vec<Option<Listed>> {
-    let mut all: Vec<Option<Listed>> = Vec::new();
+fn by_id<'a>(entries: impl Iterator<Item = &'a Arc<Entry>>) -> Vec<Option<Arc<Entry>>> {
+    let mut all: Vec<Option<Arc<Entry>>> = Vec::new();
     for entry in entries {
-        let Some(place) = place(entry.pmid.local()) else { continue };
-        all.resize(all.len().max(place + 1), None);
-        all[place] = Some(Listed { entry: Arc::clone(entry), status: entry.status.clone() });
+        let Some(id) = derived_id(entry.pmid.local()) else { continue };
+        all.resize(all.len().max(id + 1), None);
+        all[id] = Some(Arc::clone(entry));
     }
     all
 }
 
 /// The definition of a metric, by its PMID without a domain.
-fn found(all: &[Option<Listed>], local: u32) -> Option<&Listed> {
-    all.get(place(local)?)?.as_ref()
-}
-
-/// The number of a metric's name, by its PMID without a domain.
-fn place(local: u32) -> Option<usize> {
-    let place = local.checked_sub(derived_pmid(0).local())? as usize;
-    (place < MAX_NAMES as usize).then_some(place)
+fn found(by_id: &[Option<Arc<Entry>>], local: u32) -> Option<&Entry> {
+    by_id.get(derived_id(local)?)?.as_deref()
 }
 
 #[cfg(test)]

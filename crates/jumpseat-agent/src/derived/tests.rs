@@ -1,7 +1,7 @@
 //! The derived metrics of an agent in this process.
 
 use super::*;
-use crate::identity::derived_name;
+use crate::identity::{DERIVED_CLUSTERS, derived_name};
 use crate::state::State;
 use crate::{Clients, Config, RunningAgent, Setup, Signals, Trust};
 use pcp_model::{IndomProfile, Profile, ProfileState, Timestamp, Value, ValueType};
@@ -305,19 +305,21 @@ fn operands_are_read_under_the_clients_profile() {
 }
 
 #[test]
-fn a_name_with_a_number_that_no_metric_has_is_left_out() {
+fn definitions_are_found_by_all_numbers_that_metrics_have_and_a_file_with_others_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    // As a program that knows no bound may have left it.
-    let numbers = "2 0 2147483647\n3 1795170946 small\n65535 1795170946 last\n2000000000 1795170946 large\n";
-    std::fs::write(dir.path().join("400.5"), numbers).unwrap();
-    let mut derived = Derived::open(DerivedConfig::default(), Some(dir.path()), 400).unwrap();
+    let open = |more: &str| {
+        // As a program that knows no bound may have left it.
+        let numbers = format!("2 0 2147483647\n3 1795170946 small\n65535 1795170946 last\n{more}");
+        std::fs::write(dir.path().join("400.5"), numbers).unwrap();
+        Derived::open(DerivedConfig::default(), Some(dir.path()), 400)
+    };
+    let refused = open("2000000000 1795170946 large\n").err().expect("no metric has it").to_string();
+    assert!(refused.contains("400.5:4: ") && refused.contains("2000000000"), "{refused}");
+    let mut derived = open("").unwrap();
     let file = dir.path().join("derived.conf");
-    std::fs::write(&file, "small = 1\nlast = 2\nlarge = 3\n").unwrap();
+    std::fs::write(&file, "small = 1\nlast = 2\n").unwrap();
     derived.configure(DerivedConfig { files: Some(vec![file]), ..DerivedConfig::default() });
     assert!(derived.read());
-    let names: Vec<&str> = derived.entries().map(|(name, _)| name).collect();
-    assert_eq!(names, ["last", "small"]);
-    assert_eq!(derived.by_id.len(), 65_536);
     for (id, name) in [(3, "small"), (65_535, "last")] {
         assert_eq!(derived.entry(derived_pmid(id)).unwrap().wanted.name, name);
     }

@@ -36,11 +36,11 @@ impl Subtree<State> for DerivedMetrics {
     }
 
     fn desc(&self, state: &State, pmid: Pmid) -> Option<Desc> {
-        state.derived.status(pmid)?.desc()
+        state.derived.entry(pmid)?.desc()
     }
 
     fn desc_error(&self, state: &State, pmid: Pmid) -> PmError {
-        match state.derived.status(pmid) {
+        match state.derived.entry(pmid).map(|entry| &entry.status) {
             Some(Status::Waiting) => PmError::AGAIN,
             _ => PmError::BADDERIVE,
         }

@@ -43,10 +43,10 @@ impl MetricIds {
     /// With the names on file.
     ///
     /// # Errors
-    /// As [`IdMap::begin`].
+    /// As [`IdMap::begin_within`].
     pub(super) fn begin(dir: Option<&Path>, domain: u16) -> Result<(MetricIds, Settling), IdsError> {
         let max = ITEMS * CLUSTERS.len() as i32 - 1;
-        let (ids, settling) = IdMap::begin(path(dir, domain, NAME_SERIAL).as_deref(), max)?;
+        let (ids, settling) = IdMap::begin_within(path(dir, domain, NAME_SERIAL).as_deref(), max)?;
         let mut names = <[BTreeSet<String>; 3]>::default();
         for (_, text) in ids.iter() {
             let name = text.split(' ').next().unwrap_or_default();

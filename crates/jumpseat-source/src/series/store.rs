@@ -734,6 +734,18 @@ mod tests {
         Series::open(config, 400, dir, Arc::new(|| ())).expect("files")
     }
 
+    #[test]
+    fn a_file_with_a_number_that_no_metric_has_is_refused() {
+        let dir = tempfile::tempdir().expect("a directory");
+        // As a program that knows no bound may have left it.
+        let file =
+            "2 0 2147483647\n0 1795170946 shop.count U64 counter 0 1 1\n1000000 1795170946 shop.other\n";
+        std::fs::write(dir.path().join("400.10"), file).expect("writable");
+        let opened = Series::open(SeriesConfig::default(), 400, Some(dir.path()), Arc::new(|| ()));
+        let refused = opened.expect_err("it would be another metric").to_string();
+        assert!(refused.contains("400.10:3: ") && refused.contains("1000000"), "{refused}");
+    }
+
     fn defined(batches: &Batches) -> Vec<String> {
         let mut all = Vec::new();
         while let Some(batch) = batches.take() {

@@ -68,7 +68,6 @@ impl Instances {
     pub(crate) fn name(&mut self, context: &mut Context, indom: InDom, inst: Inst) -> Result<&str, PmError> {
         let domain = self.domain(context, indom);
         if let Some(place) = domain.place(inst) {
-            domain.last = place;
             debug_assert!(place < domain.names.len(), "each has a name");
             return Ok(domain.names.get(place).map_or("", String::as_str));
         }
@@ -110,13 +109,14 @@ impl Domain {
     }
 
     /// Where an instance is among those that the source has listed.
-    fn place(&self, inst: Inst) -> Option<usize> {
+    fn place(&mut self, inst: Inst) -> Option<usize> {
         let ids = self.ids.as_deref().ok()?;
         if !self.places.is_empty() {
             return self.places.get(&inst).copied();
         }
-        let behind = ids.get(self.last..)?.iter().take(2).position(|id| *id == inst);
-        behind.map(|behind| self.last + behind).or_else(|| ids.binary_search(&inst).ok())
+        let beside = ids.get(self.last..)?.iter().take(2).position(|id| *id == inst);
+        self.last = beside.map(|beside| self.last + beside).or_else(|| ids.binary_search(&inst).ok())?;
+        Some(self.last)
     }
 }
 
@@ -132,7 +132,6 @@ mod tests {
         };
         let found = |domain: &mut Domain, inst: Inst| {
             let place = domain.place(inst)?;
-            domain.last = place;
             Some(domain.names[place].clone())
         };
         for ids in [&[][..], &[7], &[0, 1, 2, 3, 9, 400], &[9, 3, 400, 0, 2, 1], &[1, 2, 3, 0], &[-5, 0, 5]] {
