@@ -52,6 +52,17 @@ impl Seat {
         seat
     }
 
+    /// Has what comes while the agent is behind wait for it, instead of being lost: however little of a machine it has, it takes all in
+    /// time.
+    #[track_caller]
+    pub(crate) fn patient(self) -> Seat {
+        let config = fs::read_to_string(self.config()).expect("ours");
+        let patient = config.replace("[[socket]]\n", "[[socket]]\npatience_ms = 1000\n");
+        assert_ne!(patient, config);
+        fs::write(self.config(), patient).expect("ours");
+        self
+    }
+
     pub(crate) fn config(&self) -> PathBuf {
         self.dir.join("jumpseat.toml")
     }

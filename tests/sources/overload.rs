@@ -71,12 +71,7 @@ fn events_of_many_sources_are_committed_each_once_and_none_is_lost() {
     const SOURCES: usize = 200;
     const EACH: usize = 300;
     let dir = temp_dir();
-    let seat = Seat::in_dir(dir.path(), "");
-    let config = fs::read_to_string(seat.config()).expect("ours");
-    // However little of a machine the agent has: its loop takes all of it in time.
-    let patient = config.replace("[[socket]]\n", "[[socket]]\npatience_ms = 1000\n");
-    assert_ne!(patient, config);
-    fs::write(seat.config(), patient).expect("ours");
+    let seat = Seat::in_dir(dir.path(), "").patient();
     let endpoint = seat.serve([]);
     seat.wait_for_socket();
     let feed = |lines: String| {

@@ -41,7 +41,7 @@ fn check(items: &[Item]) -> (u64, u64) {
 #[test]
 fn loggers_neither_lose_nor_repeat_when_the_agent_is_killed() {
     let builder = PrivatePmcd::with([]);
-    let seat = Seat::in_dir(builder.dir(), "");
+    let seat = Seat::in_dir(builder.dir(), "").patient();
     let mut pmcd = builder.agent(seat.agent(Transport::Pipe)).start();
     pmcd.wait_ready("jumpseat");
     // Metrics have their names when a logger starts.

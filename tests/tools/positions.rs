@@ -153,7 +153,7 @@ fn holder(pmcd: &PrivatePmcd) -> Context {
 fn kill_and_continue(settings: &str, is_held: bool) -> (u64, u64) {
     let builder = PrivatePmcd::with([]);
     let budget = "[events]\nsource_budget = \"64MiB\"\ntotal_budget = \"64MiB\"\n";
-    let seat = Seat::in_dir(builder.dir(), &format!("{budget}{settings}"));
+    let seat = Seat::in_dir(builder.dir(), &format!("{budget}{settings}")).patient();
     let pmcd = builder.agent(seat.agent(Transport::Pipe)).start();
     pmcd.wait_ready("jumpseat");
     let dir = temp_dir();

@@ -5,7 +5,8 @@
 //! cursors may be in different ones; each gets on, however many there are.
 //!
 //! **Cost:** a batch is two reads, a checksum over what they give and what [`crate::delta`] takes: some 12 µs for 64 KiB of records.
-//! Finding a place in a segment goes from batch to batch, a read each, at most [`HOPS`] at a time; where it has been is remembered.
+//! Finding a place in a segment goes from batch to batch, a read each, at most [`HOPS`] at a time; where it has been is remembered, and so is
+//! where the last [`READERS`] have ended: who reads on has nothing to find.
 
 use std::io;
 use std::sync::Arc;
@@ -23,6 +24,9 @@ use crate::source::SourceLog;
 const HOPS: usize = 4096;
 /// How far apart the places are that are remembered, in bytes.
 const STEP: u64 = 64 << 10;
+
+/// How many who read on in a segment find at once where they were. With batches of few records, a search would be hundreds of reads for each.
+const READERS: usize = 8;
 
 /// Segments of a source that are open at once.
 const MAX_OPEN: usize = 8;
@@ -64,6 +68,8 @@ struct Open {
     first: u64,
     /// Batches: the sequence number of the first entry, and where it begins. Ascending.
     places: Vec<(u64, u64)>,
+    /// The same of the batches behind those that were read last, the latest last.
+    behind: Vec<(u64, u64)>,
     /// What is being read.
     coming: Option<Slot<()>>,
 }
@@ -172,6 +178,7 @@ impl Reader {
         }
         self.open.push(Open {
             places: vec![(segment.first, opened.start)],
+            behind: Vec::new(),
             segment: opened,
             patience,
             name: Arc::clone(&segment.name),
@@ -211,6 +218,7 @@ impl Reader {
             self.damaged(segment, &damage);
             return Ok(Recall::Lost { to: batch.end(), time: batch.time });
         }
+        open.read_up_to(&batch, at);
         Ok(Recall::Found)
     }
 
@@ -239,8 +247,7 @@ impl Open {
         buffer: &mut Vec<u8>,
         fetcher: &Fetcher,
     ) -> Result<Place, ReadError> {
-        let known = self.places.partition_point(|(first, _)| *first <= seq).saturating_sub(1);
-        let mut at = self.places[known].1;
+        let mut at = self.nearest(seq);
         for _ in 0..HOPS {
             if at >= segment.len {
                 return Ok(Place::Gap(u64::MAX, segment.time));
@@ -278,6 +285,23 @@ impl Open {
         Ok(Place::Further)
     }
 
+    /// The nearest place that is known, not behind an entry.
+    fn nearest(&self, seq: u64) -> u64 {
+        let known = self.places.partition_point(|(first, _)| *first <= seq).saturating_sub(1);
+        let behind = self.behind.iter().filter(|(first, _)| *first <= seq);
+        behind.fold(self.places[known], |nearest, place| nearest.max(*place)).1
+    }
+
+    /// Remembers where who has read the batch at `at` goes on.
+    fn read_up_to(&mut self, batch: &BatchHead, at: u64) {
+        // In place of where this one was before, or of who has not come for the longest time.
+        let before = self.behind.iter().position(|(_, place)| *place == at);
+        if let Some(gone) = before.or((self.behind.len() == READERS).then_some(0)) {
+            self.behind.remove(gone);
+        }
+        self.behind.push((batch.end(), at + batch.len() as u64));
+    }
+
     /// Has what is not in memory fetched.
     fn waiting<T>(&mut self, read: Result<T, ReadError>, at: u64, fetcher: &Fetcher) -> Result<T, ReadError> {
         if let Err(ReadError::Io(error)) = &read
@@ -312,13 +336,13 @@ mod tests {
     use super::*;
     use crate::{Entry, Limits, LogDir, SyncMode};
 
-    /// Who asks more often than anybody comes for a segment before the thread has opened it gets it all the same.
-    #[test]
-    fn a_segment_is_not_forgotten_before_it_has_come() {
-        let dir = tempfile::tempdir().expect("a directory");
+    fn logs(dir: &tempfile::TempDir) -> LogDir {
         let limits = Limits::new(1 << 20, 1 << 20, 16, SyncMode::Never);
-        let logs = LogDir::open(dir.path(), 400, limits).expect("it is ours");
-        let log = logs.source(0, "shop");
+        LogDir::open(dir.path(), 400, limits).expect("it is ours")
+    }
+
+    /// Appends a batch with one record.
+    fn append(log: &SourceLog) {
         let mut batch = Batch::with_capacity(4096);
         let mut record = batch.record(Timestamp::new(1, 0), EventFlags::POINT);
         record.param(Pmid::new(400, 16, 1), Param::U64(7));
@@ -326,6 +350,36 @@ mod tests {
         let entry =
             Entry { lost: (0, Timestamp::default()), batch: &batch, counters: &[], marks: &[], numbered: 0 };
         assert!(log.append(&entry).written);
+    }
+
+    /// Reads an entry, however long its segment takes to be opened.
+    fn read(reader: &mut Reader, seq: u64, stretch: &mut Stretch) -> bool {
+        (0..1000).any(|_| match reader.read(seq, stretch) {
+            Recall::Found => true,
+            _ => {
+                std::thread::sleep(Duration::from_millis(10));
+                false
+            }
+        })
+    }
+
+    /// Does something while there is a thread that fetches.
+    fn while_fetching<T>(fetcher: &Fetcher, act: impl FnOnce() -> T) -> T {
+        let (end, ended) = bounded(0);
+        let fetcher = fetcher.clone();
+        let thread = std::thread::spawn(move || fetcher.work(&ended, || ()));
+        let done = act();
+        drop(end);
+        thread.join().expect("it does not panic");
+        done
+    }
+
+    /// Who asks more often than anybody comes for a segment before the thread has opened it gets it all the same.
+    #[test]
+    fn a_segment_is_not_forgotten_before_it_has_come() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let log = logs(&dir).source(0, "shop");
+        append(&log);
 
         let fetcher = Fetcher::new();
         let mut reader = Reader::new(log, fetcher.clone());
@@ -334,14 +388,34 @@ mod tests {
             assert!(matches!(reader.read(0, &mut stretch), Recall::Later));
         }
         assert_eq!(fetcher.waiting(), 1, "it was asked for once");
-        let (end, ended) = bounded(0);
-        let thread = std::thread::spawn(move || fetcher.work(&ended, || ()));
-        let found = (0..1000).any(|_| {
-            std::thread::sleep(Duration::from_millis(10));
-            matches!(reader.read(0, &mut stretch), Recall::Found)
-        });
-        drop(end);
-        thread.join().expect("it does not panic");
+        let found = while_fetching(&fetcher, || read(&mut reader, 0, &mut stretch));
         assert!(found && stretch.first == 0 && stretch.ends.len() == 1);
+    }
+
+    /// As many as there are at a time: none has to look for its place again because the others are elsewhere.
+    #[test]
+    fn who_reads_on_has_nothing_to_find() {
+        const BATCHES: u64 = 400;
+        let dir = tempfile::tempdir().expect("a directory");
+        let log = logs(&dir).source(0, "shop");
+        (0..BATCHES).for_each(|_| append(&log));
+
+        let fetcher = Fetcher::new();
+        let mut reader = Reader::new(log, fetcher.clone());
+        let (mut stretch, mut head) = (Stretch::default(), Vec::new());
+        let begun = (0..READERS as u64).map(|nth| nth * BATCHES / 16);
+        while_fetching(&fetcher, || {
+            // The furthest is the one that has been there before all others.
+            assert!(read(&mut reader, BATCHES - 1, &mut stretch));
+            for step in 0..BATCHES / 2 {
+                for seq in begun.clone().map(|begin| begin + step) {
+                    assert!(read(&mut reader, seq, &mut stretch) && stretch.first == seq);
+                    let open = reader.open.last().expect("it is open");
+                    let at = open.nearest(seq + 1);
+                    let next = open.segment.batch_head(at, &mut head, Patience::Wait).expect("it is whole");
+                    assert_eq!(next.first, seq + 1);
+                }
+            }
+        });
     }
 }

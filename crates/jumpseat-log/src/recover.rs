@@ -211,7 +211,7 @@ impl Tail {
         self.torn += batch.first - self.next;
         self.next = batch.end();
         self.time = self.time.max(batch.time);
-        let mut changes = &changes[BATCH_HEAD..];
+        let mut changes = &changes[BATCH_HEAD..][..batch.changes as usize];
         self.state.take(&mut changes);
     }
 

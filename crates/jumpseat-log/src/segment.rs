@@ -104,7 +104,8 @@ impl OpenSegment {
         Ok(OpenSegment { file, head, start: len as u64 })
     }
 
-    /// Reads the head of the batch at `at`, and its changes into `buffer`, which begins with the head then.
+    /// Reads the head of the batch at `at`, and its changes into `buffer`, which begins with the head and them then. What is behind them
+    /// there is of no meaning: to take it away would only have the next call write it anew.
     pub(crate) fn batch_head(
         &self,
         at: u64,
@@ -122,7 +123,6 @@ impl OpenSegment {
             buffer.truncate(got);
         }
         head.check_head(buffer, self.head.salt)?;
-        buffer.truncate(wanted);
         Ok(head)
     }
 
@@ -135,7 +135,12 @@ impl OpenSegment {
         patience: Patience,
     ) -> Result<(), ReadError> {
         let before = BATCH_HEAD + head.changes as usize;
-        buffer.resize(head.len() - before, 0);
+        let len = head.len() - before;
+        match buffer.capacity() {
+            // Of memory that is new nothing need be written.
+            0 => *buffer = vec![0; len],
+            _ => buffer.resize(len, 0),
+        }
         let got = read(&*self.file, buffer, at + before as u64, patience)?;
         buffer.truncate(got);
         Ok(())
