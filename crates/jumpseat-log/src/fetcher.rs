@@ -14,6 +14,8 @@ use crate::segment::{OpenSegment, Patience, ReadError};
 const QUEUE: usize = 256;
 /// Most bytes that a job has read.
 pub(crate) const AHEAD: u64 = 8 << 20;
+/// Bytes that are read at once.
+const READ_BYTES: usize = 256 << 10;
 
 /// A job's result, once there is one.
 #[derive(Debug)]
@@ -80,6 +82,15 @@ impl Fetcher {
         self.sender.try_send(job).ok().map(|()| slot)
     }
 
+    /// Does what readers have asked for so far.
+    pub(crate) fn work_off(&self) {
+        let mut buffer = Vec::new();
+        while let Ok(job) = self.receiver.try_recv() {
+            buffer.resize(READ_BYTES, 0);
+            job.run(&mut buffer);
+        }
+    }
+
     /// How many jobs wait.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
@@ -88,7 +99,7 @@ impl Fetcher {
 
     /// Does what readers ask for, until `ended` is disconnected; `settle` is called once a second, and at the end.
     pub(crate) fn work(&self, ended: &Receiver<Infallible>, settle: impl Fn()) {
-        let (mut buffer, ticks) = (vec![0; 256 << 10], tick(Duration::from_secs(1)));
+        let (mut buffer, ticks) = (vec![0; READ_BYTES], tick(Duration::from_secs(1)));
         loop {
             select! {
                 recv(ended) -> _ => return settle(),

@@ -134,14 +134,15 @@ fn compare(registration: &Registration, seconds: [f64; 2], mut ours: Output, mut
             cell.value = cell.value.as_ref().map(|_| String::new());
         }
     }
+    let mut mended = false;
     if registration.is_rate() {
+        mended = fit_only_one(registration.to, seconds, &mut ours, &theirs);
         ours.cells.iter_mut().for_each(|cell| growth(cell, registration.to, seconds[0]));
         theirs.cells.iter_mut().for_each(|cell| growth(cell, registration.to, seconds[1]));
     }
     if ours == theirs {
-        return Likeness::Same;
+        return if mended { Likeness::Mended } else { Likeness::Same };
     }
-    let mut mended = false;
     for (our, their) in ours.cells.iter_mut().zip(&theirs.cells) {
         // 2^63 and 2^64 do not fit; libpcp lets them wrap. To libpcp before 7.2 the text "0" is no single-precision
         // number.
@@ -166,6 +167,31 @@ fn compare(registration: &Registration, seconds: [f64; 2], mut ours: Output, mut
         true => Likeness::Mended,
         false => Likeness::Different,
     }
+}
+
+/// Takes their cell where a rate fits its type on one side and not on the other, if that is because of the times between the fetches: what
+/// has grown by as much is too much for the type in the shorter one. Whether there was any.
+fn fit_only_one(to: i32, seconds: [f64; 2], ours: &mut Output, theirs: &Output) -> bool {
+    let Some(most) = [31, 32, 63, 64].get(to as usize).map(|bits| f64::from(*bits).exp2()) else {
+        return false;
+    };
+    let mut any = false;
+    for (our, their) in ours.cells.iter_mut().zip(&theirs.cells) {
+        let side = match (our.status, their.status) {
+            (0, -12363) => 0,
+            (-12363, 0) => 1,
+            _ => continue,
+        };
+        let rate = [&*our, their][side].value.as_deref().and_then(|value| value.parse::<f64>().ok());
+        if rate.is_some_and(|rate| rate * seconds[side] / seconds[1 - side] >= most * 0.999_999) {
+            *our = their.clone();
+            any = true;
+        }
+    }
+    if let (true, [cell]) = (any, &ours.cells[..]) {
+        ours.status = cell.status;
+    }
+    any
 }
 
 /// Makes the difference to the fetch before of a rate, where it is shown in full.
@@ -224,7 +250,8 @@ fn registrations_and_fetches_are_those_of_libpcp() {
         sides.mended
     );
     check(&wrong);
-    assert!(all.len() >= 300 && refused >= 50 && sides.mended > 0);
+    assert!(all.len() >= 300 && refused >= 50);
+    assert!((1..=30).contains(&sides.mended), "{}", sides.mended);
 }
 
 /// Derived metrics in groups, as libpcp has them.

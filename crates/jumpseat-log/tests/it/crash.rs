@@ -112,7 +112,6 @@ impl Day {
     /// What is there after a crash behind `done` operations: nothing that was not sent, everything that must be.
     fn check(&self, disk: SimulatedDisk, boot: [u8; 16], done: usize) {
         let dir = open(&disk, boot);
-        let _fetching = dir.fetch_thread().expect("there are threads");
         for source in 0..2 {
             let log = dir.source(source, &name(source));
             let next = log.next();

@@ -71,7 +71,6 @@ fn live(disk: &SimulatedDisk, boot: [u8; 16], random: &mut Random, day: usize) -
 
 /// Each record that is there is about a field that has an identifier, and is that one.
 fn check_records(ids: &IdMap, log: &Arc<SourceLog>, dir: &LogDir) {
-    let _fetching = dir.fetch_thread().expect("there are threads");
     let config = LogConfig { budget: 0, recent: 0, missed_pmid: Pmid::new(400, 17, 0) };
     let mut memory = EventLog::with_history(config, log.next(), None, dir.history(log));
     let cursor = memory.join();
@@ -80,7 +79,7 @@ fn check_records(ids: &IdMap, log: &Arc<SourceLog>, dir: &LogDir) {
         let mut array = Vec::new();
         memory.read(cursor, ArrayKind::HighRes, &mut array, 1 << 20).expect("it has joined");
         if array.is_empty() {
-            std::thread::yield_now();
+            dir.fetch_now();
             continue;
         }
         let array = ArrayReader::<BigEndian>::new(ArrayKind::HighRes, &array).expect("an array");

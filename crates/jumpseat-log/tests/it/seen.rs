@@ -34,7 +34,7 @@ pub(crate) fn batch(times: impl IntoIterator<Item = u64>, text: usize) -> Batch 
     batch
 }
 
-/// All entries of a log from 0 on. Somebody must run [`LogDir::fetch_thread`].
+/// All entries of a log from 0 on. Nobody need run [`LogDir::fetch_thread`].
 pub(crate) fn entries(dir: &LogDir, log: &Arc<SourceLog>) -> Vec<Entry> {
     let (mut history, next) = (dir.history(log), log.next());
     let (mut seen, mut stretch) = (Vec::new(), Stretch::default());
@@ -44,7 +44,7 @@ pub(crate) fn entries(dir: &LogDir, log: &Arc<SourceLog>) -> Vec<Entry> {
         match history.read(seq, &mut stretch) {
             Recall::Later => {
                 assert!(Instant::now() < until, "nothing comes");
-                std::thread::yield_now();
+                dir.fetch_now();
             }
             Recall::Lost { to, .. } => {
                 assert!(to > seq, "what is lost is what was asked for");
