@@ -116,7 +116,7 @@ newer_rpm() {
 	rpm2cpio "$2" | (cd "$tree" && cpio --quiet -idm)
 	echo '# newer' >>"$tree/etc/pcp/jumpseat/jumpseat.toml"
 	"$here/tests/sbom.sh" "$tree/usr/share/doc/jumpseat/jumpseat.cdx.json" || die "what is in the programs of the rpm"
-	"$here/packaging/rpm/make" "$tree" "$(rpm -qp --queryformat '%{VERSION}' "$2")" 2 "$made" >"$made/log" 2>&1 ||
+	RPM_PAYLOAD=w1.zstdio "$here/packaging/rpm/make" "$tree" "$(rpm -qp --queryformat '%{VERSION}' "$2")" 2 "$made" >"$made/log" 2>&1 ||
 		{ cat "$made/log"; die "cannot make another rpm"; }
 	mv "$made"/*.rpm "$built/packages/.newer.rpm"
 	rm -rf "$tree" "$made"
