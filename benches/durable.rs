@@ -5,13 +5,14 @@
 //! * What of that the kernel takes: `write` of as many bytes to a new file, in pieces as long as the agent's, and nothing else.
 //! * The start with 1 GB of log, until the agent listens, next to one without.
 //! * A reader that replays 1 GB of records from files, next to one that has them in memory, and next to the reading of the files' bytes.
+//! * A reader that comes back, as a logger that was killed does, of records that came few at a time: beside one that is at the end, and alone.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use jumpseat::event::log::{EventLog, LogConfig};
+use jumpseat::event::log::{EventLog, History, LogConfig, Recall, Stretch};
 use jumpseat::event::{ArrayKind, Batch, EventFlags, Param};
 use jumpseat::model::{Pmid, Timestamp};
 use jumpseat::wire::encode::{Encoder, Phase, Record, Value};
@@ -47,6 +48,7 @@ fn main() {
     fill(&log);
     start(dir.path(), 4 * rounds);
     replay(rounds);
+    read_on(2 * rounds);
 }
 
 fn ingest(what: &str, data: &[u8], rounds: usize) {
@@ -140,8 +142,13 @@ fn append(source: &jumpseat_log::SourceLog, batch: &Batch) {
 
 /// A batch of 64 KiB, as the agent makes them.
 fn batch(first: u64) -> Batch {
+    batch_while(first, |batch| batch.bytes().len() < 64 << 10)
+}
+
+/// A batch of records with numbers from `first` on, as long as it is to have more.
+fn batch_while(first: u64, goes_on: impl Fn(&Batch) -> bool) -> Batch {
     let mut batch = Batch::with_capacity(66 << 10);
-    while batch.bytes().len() < 64 << 10 {
+    while goes_on(&batch) {
         let number = first + batch.len() as u64;
         let mut record = batch.record(Timestamp::new(number as i64, 0), EventFlags::POINT);
         record.param(Pmid::new(400, 16, 0), Param::String(b"request"));
@@ -218,6 +225,48 @@ fn replay(rounds: usize) {
         .print();
     Row::new("replay of 1 GB of records from files", rate(&files))
         .peer("read of the files' bytes, nothing else", rate(&alone))
+        .print();
+}
+
+/// Reads records that came twenty at a time, while another one is at the end, or nobody.
+fn read_on(rounds: usize) {
+    const RECORDS: u64 = 50_000;
+    let dir = tempfile::tempdir().expect("a directory");
+    let limits = Limits::new(GIB, GIB, 16, SyncMode::Never);
+    let logs = LogDir::open(dir.path(), 400, limits).expect("it is ours");
+    let source = logs.source(0, "jumpseat");
+    while source.next() < RECORDS {
+        append(&source, &batch_while(source.next(), |batch| batch.len() < 20));
+    }
+    let find = |history: &mut dyn History, stretch: &mut Stretch, seq| {
+        while history.read(seq, stretch) != Recall::Found {
+            logs.fetch_now();
+        }
+    };
+    let mut times = [Vec::new(), Vec::new()];
+    for round in common::turns(rounds) {
+        for (first, times) in [RECORDS - 1, 0].into_iter().zip(&mut times) {
+            let (mut history, mut stretch) = (logs.history(&source), Stretch::default());
+            find(&mut *history, &mut stretch, first);
+            let mut seen = 0;
+            let took = common::time(|| {
+                while seen < RECORDS {
+                    find(&mut *history, &mut stretch, seen);
+                    assert_eq!((stretch.first, stretch.lost), (seen, 0));
+                    seen += stretch.ends.len() as u64;
+                }
+            });
+            assert_eq!(seen, RECORDS);
+            if round > 0 {
+                times.push(took);
+            }
+        }
+    }
+    let [beside, alone] = times.map(Times::of);
+    let ns = |times: &Times| Figure::time(times, RECORDS as f64, 1e-9, "ns a record");
+    Row::new("read on from files, 20 records at a time, beside a reader at the end", ns(&beside))
+        .peer("alone", ns(&alone))
+        .goal(Goal::Ratio(1.0 / 1.2))
         .print();
 }
 
