@@ -135,12 +135,7 @@ impl OpenSegment {
         patience: Patience,
     ) -> Result<(), ReadError> {
         let before = BATCH_HEAD + head.changes as usize;
-        let len = head.len() - before;
-        match buffer.capacity() {
-            // Of memory that is new nothing need be written.
-            0 => *buffer = vec![0; len],
-            _ => buffer.resize(len, 0),
-        }
+        buffer.resize(head.len() - before, 0);
         let got = read(&*self.file, buffer, at + before as u64, patience)?;
         buffer.truncate(got);
         Ok(())
