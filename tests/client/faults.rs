@@ -107,6 +107,25 @@ fn an_agent_that_hangs_spoils_its_own_metrics_only() {
     signal(agent, Signal::SIGKILL);
 }
 
+/// pmcd fills what it has no descriptions for with zeros when the agent dies of the request. Asked for alone, it says why, or has them of
+/// the agent that it starts in its place.
+#[test]
+fn descriptions_are_of_what_was_asked_for_also_where_an_agent_dies() {
+    let mut pmcd = PrivatePmcd::with([AgentSpec::sample()]).start();
+    let own = Pmid::new(2, 0, 0);
+    for _ in 0..10 {
+        let mut context = host(&pmcd.inet(), &patient()).unwrap();
+        let asked = [LONG_TEN, own, Pmid::new(29, 0, 10)];
+        signal(child_of(pmcd.pid(), "pmdasample"), Signal::SIGKILL);
+        let descs = context.descs(&asked).unwrap();
+        assert!(descs.len() == asked.len() && descs[1].is_ok());
+        for (pmid, desc) in asked.into_iter().zip(descs) {
+            assert_eq!(desc.map_or(pmid, |desc| desc.pmid), pmid);
+        }
+        pmcd.restart();
+    }
+}
+
 fn child_of(parent: u32, name: &str) -> u32 {
     let processes = std::fs::read_dir("/proc").expect("procfs").flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());

@@ -529,7 +529,13 @@ impl Provider for WireProvider {
         if self.has(Features::DESCS)? && pmids.len() > 1 {
             for some in pmids.chunks(MAX_IDS) {
                 match self.ask(&Pdu::DescIds(some.to_vec())) {
-                    Ok(Pdu::Descs(found)) if found.len() == some.len() => descs.extend(found),
+                    // Where an agent dies of it, pmcd gives zeros in place of its descriptions.
+                    Ok(Pdu::Descs(found)) if found.len() == some.len() => descs.extend(
+                        found
+                            .into_iter()
+                            .zip(some)
+                            .map(|(desc, pmid)| desc.filter(|desc| desc.pmid == *pmid)),
+                    ),
                     Ok(_) => return self.unexpected(),
                     // One that fails may fail them all: ask for each.
                     Err(ClientError::Pcp(_)) => descs.extend(some.iter().map(|_| None)),
@@ -542,7 +548,7 @@ impl Provider for WireProvider {
         let each = pmids.iter().zip(descs).map(|(&pmid, desc)| match desc {
             Some(desc) => Ok(Ok(desc)),
             None => match self.ask(&Pdu::DescReq(pmid)) {
-                Ok(Pdu::Desc(desc)) => Ok(Ok(desc)),
+                Ok(Pdu::Desc(desc)) if desc.pmid == pmid => Ok(Ok(desc)),
                 Ok(_) => self.unexpected(),
                 Err(ClientError::Pcp(error)) => Ok(Err(error)),
                 Err(error) => Err(error),
