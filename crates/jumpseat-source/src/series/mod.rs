@@ -26,7 +26,7 @@
 //! ```
 //!
 //! * [`name`]: names of metrics, there and back; [`mod@unit`]: units; [`labels`]: sets of labels and the names of their instances.
-//! * [`config`]: `[series]`; [`store`]: [`Series`] and [`Session`]; `identity`: the files with ids; [`batch`]: what is handed over.
+//! * [`metric`]: metrics as they come, and their numbers; [`config`]: `[series]`; [`store`]: [`Series`] and [`Session`]; `identity`: the files with ids; [`batch`]: what is handed over.
 //!
 //! **Invariants:** the type, units, semantics and instance domain of a PMID never change, nor does what an instance id means: both
 //! are in files before they leave. A batch is applied as a whole and in order, so a slot is never another series than its point meant.
@@ -39,6 +39,7 @@ pub mod batch;
 pub mod config;
 mod identity;
 pub mod labels;
+pub mod metric;
 pub mod name;
 pub mod store;
 pub mod unit;
@@ -46,9 +47,8 @@ pub mod unit;
 pub use batch::{Batch, Batches, Defined, Gone, Point};
 pub use config::SeriesConfig;
 pub use labels::{LabelText, Labels};
-pub use store::{
-    Kind, Metric, MetricId, Number, Part, Refused, Series, SeriesId, SeriesStats, Session, decode, encode,
-};
+pub use metric::{Kind, Metric, Number, Part, decode, encode};
+pub use store::{MetricId, Refused, Series, SeriesId, SeriesStats, Session};
 
 use std::ops::RangeInclusive;
 
