@@ -5,8 +5,8 @@
 //! cursors may be in different ones; each gets on, however many there are.
 //!
 //! **Cost:** a batch is two reads, a checksum over what they give and what [`crate::delta`] takes: some 12 µs for 64 KiB of records.
-//! Finding a place in a segment goes from batch to batch, a read each, at most [`HOPS`] at a time; where it has been is remembered, and so is
-//! where the last [`READERS`] have ended: who reads on has nothing to find.
+//! Finding a place in a segment goes from batch to batch, a read each, at most [`HOPS`] at a time; where it has been is remembered, and so are
+//! the batches that were read last, of [`READERS`] who are at different ones: who reads on has nothing to find.
 
 use std::io;
 use std::sync::Arc;
@@ -66,12 +66,19 @@ struct Open {
     /// As in [`Coming`].
     name: Arc<str>,
     first: u64,
-    /// Batches: the sequence number of the first entry, and where it begins. Ascending.
+    /// Batches: the sequence number of the first entry, and where it begins. Ascending; of batches without entries the numbers may be equal.
     places: Vec<(u64, u64)>,
-    /// The same of the batches behind those that were read last, the latest last.
-    behind: Vec<(u64, u64)>,
+    /// Batches that were read, the latest last.
+    reads: Vec<Seen>,
     /// What is being read.
     coming: Option<Slot<()>>,
+}
+
+/// A batch that was read: the sequence number of its first entry and where it begins, and the same of what is behind it.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    begin: (u64, u64),
+    end: (u64, u64),
 }
 
 /// Where in a segment an entry is.
@@ -178,7 +185,7 @@ impl Reader {
         }
         self.open.push(Open {
             places: vec![(segment.first, opened.start)],
-            behind: Vec::new(),
+            reads: Vec::new(),
             segment: opened,
             patience,
             name: Arc::clone(&segment.name),
@@ -218,7 +225,7 @@ impl Reader {
             self.damaged(segment, &damage);
             return Ok(Recall::Lost { to: batch.end(), time: batch.time });
         }
-        open.read_up_to(&batch, at);
+        open.remember(&batch, at);
         Ok(Recall::Found)
     }
 
@@ -269,15 +276,16 @@ impl Open {
             if batch.first > seq {
                 return Ok(Place::Gap(batch.first, batch.time));
             }
-            if self.places.last().is_some_and(|(first, place)| batch.first > *first && at >= place + STEP) {
+            if self.places.last().is_some_and(|(first, place)| batch.first >= *first && at >= place + STEP) {
                 self.places.push((batch.first, at));
             }
             if batch.end() > seq {
                 return Ok(Place::Batch(at, batch));
             }
             at += batch.len() as u64;
-            if self.places.last().is_some_and(|(first, _)| batch.end() > *first) {
-                // The newest place is always the furthest, so that the next search begins there.
+            if self.places.last().is_some_and(|(first, place)| batch.end() >= *first && at > *place) {
+                // The newest place is always the furthest, so that the next search begins there: also behind any number of batches that
+                // have counts, but no entries.
                 self.places.push((batch.end(), at));
                 self.thin();
             }
@@ -288,18 +296,19 @@ impl Open {
     /// The nearest place that is known, not behind an entry.
     fn nearest(&self, seq: u64) -> u64 {
         let known = self.places.partition_point(|(first, _)| *first <= seq).saturating_sub(1);
-        let behind = self.behind.iter().filter(|(first, _)| *first <= seq);
-        behind.fold(self.places[known], |nearest, place| nearest.max(*place)).1
+        let seen =
+            self.reads.iter().flat_map(|seen| [seen.begin, seen.end]).filter(|(first, _)| *first <= seq);
+        seen.fold(self.places[known], Ord::max).1
     }
 
-    /// Remembers where who has read the batch at `at` goes on.
-    fn read_up_to(&mut self, batch: &BatchHead, at: u64) {
-        // In place of where this one was before, or of who has not come for the longest time.
-        let before = self.behind.iter().position(|(_, place)| *place == at);
-        if let Some(gone) = before.or((self.behind.len() == READERS).then_some(0)) {
-            self.behind.remove(gone);
+    /// Remembers the batch at `at`, which was read: who reads on is in it, as an answer may be full within it, or behind it.
+    fn remember(&mut self, batch: &BatchHead, at: u64) {
+        // In place of where this one was before, or of what nobody has come to for the longest time.
+        self.reads.retain(|seen| seen.begin.1 != at && seen.end.1 != at);
+        if self.reads.len() == READERS {
+            self.reads.remove(0);
         }
-        self.behind.push((batch.end(), at + batch.len() as u64));
+        self.reads.push(Seen { begin: (batch.first, at), end: (batch.end(), at + batch.len() as u64) });
     }
 
     /// Has what is not in memory fetched.
@@ -336,19 +345,22 @@ mod tests {
     use super::*;
     use crate::{Entry, Limits, LogDir, SyncMode};
 
+    /// With segments of 4 MiB.
     fn logs(dir: &tempfile::TempDir) -> LogDir {
-        let limits = Limits::new(1 << 20, 1 << 20, 16, SyncMode::Never);
+        let limits = Limits::new(64 << 20, 64 << 20, 1, SyncMode::Never);
         LogDir::open(dir.path(), 400, limits).expect("it is ours")
     }
 
-    /// Appends a batch with one record.
-    fn append(log: &SourceLog) {
+    /// Appends a batch with so many records, which may be none, and a count.
+    fn append(log: &SourceLog, records: u64) {
         let mut batch = Batch::with_capacity(4096);
-        let mut record = batch.record(Timestamp::new(1, 0), EventFlags::POINT);
-        record.param(Pmid::new(400, 16, 1), Param::U64(7));
-        record.commit().expect("it is short");
-        let entry =
-            Entry { lost: (0, Timestamp::default()), batch: &batch, counters: &[], marks: &[], numbered: 0 };
+        for number in 0..records {
+            let mut record = batch.record(Timestamp::new(1, 0), EventFlags::POINT);
+            record.param(Pmid::new(400, 16, 1), Param::U64(number));
+            record.commit().expect("it is short");
+        }
+        let lost = (0, Timestamp::default());
+        let entry = Entry { lost, batch: &batch, counters: &[(1, 1)], marks: &[], numbered: 0 };
         assert!(log.append(&entry).written);
     }
 
@@ -379,7 +391,7 @@ mod tests {
     fn a_segment_is_not_forgotten_before_it_has_come() {
         let dir = tempfile::tempdir().expect("a directory");
         let log = logs(&dir).source(0, "shop");
-        append(&log);
+        append(&log, 1);
 
         let fetcher = Fetcher::new();
         let mut reader = Reader::new(log, fetcher.clone());
@@ -392,13 +404,15 @@ mod tests {
         assert!(found && stretch.first == 0 && stretch.ends.len() == 1);
     }
 
-    /// As many as there are at a time: none has to look for its place again because the others are elsewhere.
+    /// As many as there are at a time: none has to look for its place again because the others are elsewhere, in the middle of a batch
+    /// neither.
     #[test]
     fn who_reads_on_has_nothing_to_find() {
         const BATCHES: u64 = 400;
+        const RECORDS: u64 = 3;
         let dir = tempfile::tempdir().expect("a directory");
         let log = logs(&dir).source(0, "shop");
-        (0..BATCHES).for_each(|_| append(&log));
+        (0..BATCHES).for_each(|_| append(&log, RECORDS));
 
         let fetcher = Fetcher::new();
         let mut reader = Reader::new(log, fetcher.clone());
@@ -406,16 +420,39 @@ mod tests {
         let begun = (0..READERS as u64).map(|nth| nth * BATCHES / 16);
         while_fetching(&fetcher, || {
             // The furthest is the one that has been there before all others.
-            assert!(read(&mut reader, BATCHES - 1, &mut stretch));
-            for step in 0..BATCHES / 2 {
-                for seq in begun.clone().map(|begin| begin + step) {
-                    assert!(read(&mut reader, seq, &mut stretch) && stretch.first == seq);
+            assert!(read(&mut reader, BATCHES * RECORDS - 1, &mut stretch));
+            for record in 0..BATCHES / 2 * RECORDS {
+                for seq in begun.clone().map(|begin| begin * RECORDS + record) {
+                    let first = seq / RECORDS * RECORDS;
+                    assert!(read(&mut reader, seq, &mut stretch) && stretch.first == first);
                     let open = reader.open.last().expect("it is open");
-                    let at = open.nearest(seq + 1);
-                    let next = open.segment.batch_head(at, &mut head, Patience::Wait).expect("it is whole");
-                    assert_eq!(next.first, seq + 1);
+                    for next in [seq, seq + 1] {
+                        let at = open.nearest(next);
+                        let batch =
+                            open.segment.batch_head(at, &mut head, Patience::Wait).expect("it is whole");
+                        assert!(batch.first <= next && next < batch.end());
+                    }
                 }
             }
         });
+    }
+
+    /// More of them than one request passes over, as a source leaves whose records are all dropped.
+    #[test]
+    fn batches_without_records_are_passed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let log = logs(&dir).source(0, "shop");
+        append(&log, 1);
+        (0..2 * HOPS + 1).for_each(|_| append(&log, 0));
+        append(&log, 1);
+        assert_eq!(log.files().segments.len(), 1);
+
+        let fetcher = Fetcher::new();
+        let mut reader = Reader::new(log, fetcher.clone());
+        let mut stretch = Stretch::default();
+        let found = while_fetching(&fetcher, || read(&mut reader, 1, &mut stretch));
+        assert!(found && stretch.first == 1 && stretch.ends.len() == 1);
+        let places = reader.open.last().map_or(0, |open| open.places.len() as u64);
+        assert!(places <= 2 * (4 << 20) / STEP, "{places} places are remembered");
     }
 }
