@@ -10,7 +10,7 @@ use crate::client_support::{
     Peer, bytes, code, fetch_i32, greet, hasty, hasty_host, host, kind, patient, read_pdu,
 };
 use jumpseat::client::{ClientError, Context, Fetched, HostOptions, StateChange};
-use jumpseat::model::{InDom, PmError, Pmid, Timestamp};
+use jumpseat::model::{Desc, InDom, PmError, Pmid, Semantics, Timestamp, Units, ValueType};
 use jumpseat::pdu::{
     ErrorPdu, InstanceEntry, InstanceList, Pdu, PmnsIds, PmnsNames, RawInstanceValue, RawValue, RawValueSet,
     ResultPdu, kind,
@@ -23,6 +23,7 @@ use support::{AgentSpec, PrivatePmcd, eventually};
 const LONG_TEN: Pmid = Pmid::new(29, 0, 11);
 const A: Pmid = Pmid::new(400, 0, 1);
 const B: Pmid = Pmid::new(400, 0, 2);
+const C: Pmid = Pmid::new(400, 0, 3);
 
 fn signal(pid: u32, signal: Signal) {
     kill(Pid::from_raw(pid as i32), signal).expect("the process runs");
@@ -124,6 +125,52 @@ fn descriptions_are_of_what_was_asked_for_also_where_an_agent_dies() {
         }
         pmcd.restart();
     }
+}
+
+/// The same whenever it comes to that: what is asked for alone then, and what an agent gives for another metric.
+#[test]
+fn a_description_of_another_metric_is_none() {
+    let desc = |pmid| Desc {
+        pmid,
+        value_type: ValueType::I32,
+        indom: InDom(0),
+        semantics: Semantics::of_code(0),
+        units: Units::NONE,
+    };
+    let zeros = desc(Pmid(0));
+    let answers = [
+        Pdu::Descs(vec![Some(zeros), Some(desc(B)), Some(zeros)]),
+        Pdu::Desc(desc(A)),
+        Pdu::Error(ErrorPdu::failure(PmError::AGAIN)),
+        Pdu::Descs(vec![Some(zeros), Some(desc(A)), None]),
+        Pdu::Desc(desc(B)),
+        Pdu::Desc(desc(B)),
+        Pdu::Desc(desc(C)),
+    ];
+    let asked = [
+        kind::DESC_IDS,
+        kind::DESC_REQ,
+        kind::DESC_REQ,
+        kind::DESC_IDS,
+        kind::DESC_REQ,
+        kind::DESC_REQ,
+        kind::DESC_REQ,
+    ];
+    let script = answers.iter().map(bytes).zip(asked).collect::<Vec<_>>();
+    let peer = Peer::start(move |_, mut stream| {
+        greet(&mut stream);
+        for (answer, asked) in &script {
+            let Some(pdu) = read_pdu(&mut stream) else { return };
+            assert_eq!(kind(&pdu), *asked);
+            stream.write_all(answer).expect("the client waits");
+        }
+        while read_pdu(&mut stream).is_some() {}
+    });
+    let mut context = host(&peer.spec(), &patient()).unwrap();
+    let found = context.descs(&[A, B, C]).unwrap();
+    assert_eq!(found, [Ok(desc(A)), Ok(desc(B)), Err(PmError::AGAIN)]);
+    let found = context.descs(&[A, B, C]).unwrap();
+    assert_eq!(found, [Err(PmError::PMID), Ok(desc(B)), Ok(desc(C))]);
 }
 
 fn child_of(parent: u32, name: &str) -> u32 {

@@ -549,6 +549,8 @@ impl Provider for WireProvider {
             Some(desc) => Ok(Ok(desc)),
             None => match self.ask(&Pdu::DescReq(pmid)) {
                 Ok(Pdu::Desc(desc)) if desc.pmid == pmid => Ok(Ok(desc)),
+                // An agent's mistake, which pmcd passes on: of this metric alone nothing is known.
+                Ok(Pdu::Desc(_)) => Ok(Err(PmError::PMID)),
                 Ok(_) => self.unexpected(),
                 Err(ClientError::Pcp(error)) => Ok(Err(error)),
                 Err(error) => Err(error),

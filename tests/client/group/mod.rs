@@ -136,7 +136,7 @@ fn compare(registration: &Registration, seconds: [f64; 2], mut ours: Output, mut
     }
     let mut mended = false;
     if registration.is_rate() {
-        mended = fit_only_one(registration.to, seconds, &mut ours, &theirs);
+        mended = fit_only_one(registration, seconds, &mut ours, &theirs);
         ours.cells.iter_mut().for_each(|cell| growth(cell, registration.to, seconds[0]));
         theirs.cells.iter_mut().for_each(|cell| growth(cell, registration.to, seconds[1]));
     }
@@ -171,8 +171,9 @@ fn compare(registration: &Registration, seconds: [f64; 2], mut ours: Output, mut
 
 /// Takes their cell where a rate fits its type on one side and not on the other, if that is because of the times between the fetches: what
 /// has grown by as much is too much for the type in the shorter one. Whether there was any.
-fn fit_only_one(to: i32, seconds: [f64; 2], ours: &mut Output, theirs: &Output) -> bool {
-    let Some(most) = [31, 32, 63, 64].get(to as usize).map(|bits| f64::from(*bits).exp2()) else {
+fn fit_only_one(registration: &Registration, seconds: [f64; 2], ours: &mut Output, theirs: &Output) -> bool {
+    let Some(most) = [31, 32, 63, 64].get(registration.to as usize).map(|bits| f64::from(*bits).exp2())
+    else {
         return false;
     };
     let mut any = false;
@@ -183,12 +184,15 @@ fn fit_only_one(to: i32, seconds: [f64; 2], ours: &mut Output, theirs: &Output) 
             _ => continue,
         };
         let rate = [&*our, their][side].value.as_deref().and_then(|value| value.parse::<f64>().ok());
-        if rate.is_some_and(|rate| rate * seconds[side] / seconds[1 - side] >= most * 0.999_999) {
+        // A rate that is the most there is may be one that was cut off, and excuses nothing.
+        let is_at_the_edge =
+            |rate: f64| rate < most - 1.0 && rate * seconds[side] / seconds[1 - side] >= most * 0.999_999;
+        if rate.is_some_and(is_at_the_edge) {
             *our = their.clone();
             any = true;
         }
     }
-    if let (true, [cell]) = (any, &ours.cells[..]) {
+    if let (true, [cell], Kind::Item { .. }) = (any, &ours.cells[..], &registration.kind) {
         ours.status = cell.status;
     }
     any
