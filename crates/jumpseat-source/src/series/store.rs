@@ -356,7 +356,7 @@ impl Session<'_> {
         true
     }
 
-    /// Sets the text of a series of [`Part::Exemplar`]. `false` as in [`Session::set`].
+    /// Sets the text of a series of [`Part::Exemplar`](super::Part::Exemplar). `false` as in [`Session::set`].
     pub fn set_text(&mut self, series: SeriesId, text: Box<str>) -> bool {
         if self.value(series).is_none() {
             return false;
