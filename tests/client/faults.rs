@@ -138,28 +138,19 @@ fn a_description_of_another_metric_is_none() {
         units: Units::NONE,
     };
     let zeros = desc(Pmid(0));
-    let answers = [
-        Pdu::Descs(vec![Some(zeros), Some(desc(B)), Some(zeros)]),
-        Pdu::Desc(desc(A)),
-        Pdu::Error(ErrorPdu::failure(PmError::AGAIN)),
-        Pdu::Descs(vec![Some(zeros), Some(desc(A)), None]),
-        Pdu::Desc(desc(B)),
-        Pdu::Desc(desc(B)),
-        Pdu::Desc(desc(C)),
-    ];
-    let asked = [
-        kind::DESC_IDS,
-        kind::DESC_REQ,
-        kind::DESC_REQ,
-        kind::DESC_IDS,
-        kind::DESC_REQ,
-        kind::DESC_REQ,
-        kind::DESC_REQ,
-    ];
-    let script = answers.iter().map(bytes).zip(asked).collect::<Vec<_>>();
+    let script = [
+        (kind::DESC_IDS, Pdu::Descs(vec![Some(zeros), Some(desc(B)), Some(zeros)])),
+        (kind::DESC_REQ, Pdu::Desc(desc(A))),
+        (kind::DESC_REQ, Pdu::Error(ErrorPdu::failure(PmError::AGAIN))),
+        (kind::DESC_IDS, Pdu::Descs(vec![Some(zeros), Some(desc(A)), None])),
+        (kind::DESC_REQ, Pdu::Desc(desc(B))),
+        (kind::DESC_REQ, Pdu::Desc(desc(B))),
+        (kind::DESC_REQ, Pdu::Desc(desc(C))),
+    ]
+    .map(|(asked, answer)| (asked, bytes(&answer)));
     let peer = Peer::start(move |_, mut stream| {
         greet(&mut stream);
-        for (answer, asked) in &script {
+        for (asked, answer) in &script {
             let Some(pdu) = read_pdu(&mut stream) else { return };
             assert_eq!(kind(&pdu), *asked);
             stream.write_all(answer).expect("the client waits");
